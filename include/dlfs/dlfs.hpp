@@ -1,0 +1,204 @@
+// DLFS for C++20: mount a volume, read samples by id or name, draw random mini-batches, pack new volumes.
+//
+//   auto volume = dlfs::Volume::mount("train.dlfs").value();
+//   auto sequence = volume.sequence({.mode = dlfs::Mode::kChunk, .seed = 1, .batch = 256}).value();
+//   while (auto batch = sequence.next().value()) use(batch->ids(), batch->field(0, "image"));
+//
+// No third-party types; every class is a handle. Functions that can fail return dlfs::Result (result.h).
+#pragma once
+
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "dlfs/result.h"
+
+namespace dlfs {
+
+using Bytes = std::span<const std::byte>;
+
+enum class Mode : std::uint8_t { kSequential = 0, kFull = 1, kChunk = 2 };
+enum class Tail : std::uint8_t { kDrop = 0, kShort = 1, kPad = 2 };
+enum class OnError : std::uint8_t { kRaise = 0, kSkip = 1 };
+enum class Kind : std::uint8_t { kBytes = 0, kText = 1, kTensor = 2 };
+
+struct Field {
+  std::string name;
+  Kind kind = Kind::kBytes;
+  std::string dtype;                  // kTensor: NumPy's name, "int64", "float32", "bfloat16"
+  std::vector<std::uint64_t> shape;   // kTensor: empty for a scalar
+};
+
+struct Schema {
+  std::vector<Field> fields;
+  std::vector<std::pair<std::string, std::string>> attributes;
+  // "image: bytes, label: int64, mask: uint8[256,256]"
+  static Result<Schema> parse(std::string_view text);
+  std::string to_string() const;
+};
+
+struct MountOptions {
+  std::chrono::milliseconds timeout{30'000};  // for each request to a device
+  bool direct = true;                         // bypass the page cache where the file system can
+};
+
+struct SequenceOptions {
+  Mode mode = Mode::kChunk;
+  std::uint64_t seed = 0;
+  std::uint64_t epoch = 0;
+  std::uint64_t epochs = 1;            // goes on to the next epochs by itself; 0: endless
+  std::uint32_t batch = 256;           // global batch: samples over all ranks
+  std::uint32_t rank = 0, ranks = 1;
+  Tail tail = Tail::kShort;
+  std::uint32_t lanes = 240, window = 1;   // chunk mode
+  std::uint64_t start_batch = 0;
+  std::uint64_t cache_bytes = 256u << 20;
+  std::uint32_t depth = 128, prefetch_batches = 0;
+  OnError on_error = OnError::kRaise;
+  bool verify = true;
+};
+
+struct VolumeInfo {                    // all sizes in bytes
+  std::string url, volume_id, writer, engine, page_kind, notes;
+  std::uint64_t generation = 0, samples = 0, chunk_bytes = 0, chunks = 0, device_bytes = 0;
+  std::uint64_t payload_bytes = 0, record_bytes = 0, padding_bytes = 0, index_bytes = 0, name_bytes = 0, schema_bytes = 0;
+  std::uint64_t directory_bytes = 0;   // resident
+  double mount_s = 0;
+  std::uint64_t created_unix_s = 0;
+};
+
+struct Percentiles { double p50_us = 0, p95_us = 0, p99_us = 0, total_s = 0; };
+struct SequenceStatistics {
+  std::uint64_t samples = 0, batches = 0, payload_bytes = 0, device_bytes = 0, device_requests = 0;
+  std::uint64_t cache_hits = 0, skipped = 0, memory_bytes = 0, memory_peak_bytes = 0;
+  double amplification = 0, poller_cpu_s = 0;
+  Percentiles wait, device, queue, verify, copy;
+};
+
+// One mini-batch: views into the reader's cache, valid until the Batch is destroyed. **Thread**: one at a time; may be destroyed on any.
+class Batch {
+ public:
+  Batch(Batch&&) noexcept;
+  Batch& operator=(Batch&&) noexcept;
+  ~Batch();
+  std::uint64_t epoch() const noexcept;
+  std::uint64_t number() const noexcept;
+  std::size_t size() const noexcept;
+  std::uint32_t padding() const noexcept;
+  std::span<const std::uint32_t> ids() const noexcept;
+  Bytes field(std::size_t i, std::size_t field) const noexcept;   // preconditions: i < size(), field < schema fields
+  // Copies one field of all samples back to back into `into`; offsets, if not empty, has size() + 1 entries. Returns the bytes needed;
+  // copies nothing when `into` is smaller.
+  std::uint64_t gather(std::size_t field, std::span<std::byte> into, std::span<std::uint64_t> offsets = {}) const noexcept;
+
+  struct Impl;
+  explicit Batch(std::unique_ptr<Impl> impl) noexcept;
+ private:
+  std::unique_ptr<Impl> impl_;
+};
+
+// A rank's walk through shuffled epochs. **Thread**: one consumer (cancel() from any).
+class Sequence {
+ public:
+  Sequence(Sequence&&) noexcept;
+  Sequence& operator=(Sequence&&) noexcept;
+  ~Sequence();
+  // The next batch, or nothing after the last epoch. **Blocks** until it is there, at most `timeout` (then kTimedOut: call again).
+  Result<std::optional<Batch>> next(std::chrono::milliseconds timeout = std::chrono::hours(24));
+  std::uint64_t batches_per_epoch() const noexcept;
+  std::vector<std::byte> state() const;    // at most 64 bytes: pass to Volume::resume
+  std::uint64_t epoch() const noexcept;    // of the next batch
+  std::uint64_t next_batch() const noexcept;
+  SequenceStatistics statistics() const;
+  std::string notes() const;
+
+  struct Impl;
+  explicit Sequence(std::unique_ptr<Impl> impl) noexcept;
+ private:
+  std::unique_ptr<Impl> impl_;
+};
+
+// A sample opened for reading in parts. **Thread**: any; reads do not share a position.
+class File {
+ public:
+  std::uint32_t id() const noexcept;
+  std::uint64_t size() const noexcept;     // of the field opened
+  Result<std::uint64_t> read(std::span<std::byte> into, std::uint64_t offset) const;   // short only at the end
+
+  struct Impl;
+  explicit File(std::shared_ptr<const Impl> impl) noexcept;
+ private:
+  std::shared_ptr<const Impl> impl_;
+};
+
+// A mounted volume. Copies share it. **Thread**: any. **fork**: a child may go on using it (it opens the devices anew).
+class Volume {
+ public:
+  static Result<Volume> mount(std::string_view url, const MountOptions& options = {});
+  std::uint64_t size() const noexcept;     // samples
+  const Schema& schema() const noexcept;
+  VolumeInfo info() const;
+  Result<std::uint32_t> find(std::string_view name) const;
+  Result<std::string> name(std::uint32_t id) const;
+  Result<void> names(std::uint32_t first, const std::function<bool(std::uint32_t, std::string_view)>& visit) const;
+  Result<Batch> read(std::span<const std::uint32_t> ids, OnError on_error = OnError::kRaise) const;
+  Result<File> open(std::string_view name, std::size_t field = 0) const;
+  Result<File> open_id(std::uint32_t id, std::size_t field = 0) const;
+  Result<Sequence> sequence(const SequenceOptions& options) const;
+  // Goes on where `state` was taken; rank, ranks, memory and error options come from `options`, the order from the state.
+  Result<Sequence> resume(std::span<const std::byte> state, SequenceOptions options) const;
+  // This rank's ids, batch by batch, without reading any sample; `visit(batch, ids)` until it returns false.
+  Result<void> order(const SequenceOptions& options, const std::function<bool(std::uint64_t, std::span<const std::uint32_t>)>& visit) const;
+
+  struct Finding { std::string what, name, message; std::optional<std::uint32_t> id; std::uint64_t chunk = 0, device_offset = 0; };
+  struct VerifyReport { std::uint64_t samples = 0, bytes = 0, bad_samples = 0, bad_chunks = 0, findings = 0; };
+  Result<VerifyReport> verify(const std::function<void(const Finding&)>& found,
+                              const std::function<bool(std::uint64_t, std::uint64_t)>& progress = {}) const;
+
+  struct Impl;
+  explicit Volume(std::shared_ptr<const Impl> impl) noexcept;
+ private:
+  std::shared_ptr<const Impl> impl_;
+};
+
+struct WriterOptions {
+  std::uint32_t chunk_bytes = 256u << 10;
+  bool overwrite = false, shuffle = true, names = true;
+  std::uint64_t seed = 0, pool_bytes = 64u << 20;
+};
+
+// Packs a volume. Nothing is visible at the destination before commit(). **Thread**: one.
+class Writer {
+ public:
+  static Result<Writer> create(std::string_view url, const Schema& schema, const WriterOptions& options = {});
+  Writer(Writer&&) noexcept;
+  Writer& operator=(Writer&&) noexcept;
+  ~Writer();   // without commit(): the destination stays as it was (file) or is marked incomplete (device)
+  Result<void> append(std::string_view name, std::span<const Bytes> fields);
+  Result<void> append_at(std::uint32_t id, std::string_view name, std::span<const Bytes> fields);
+  // The last bytes or text field, of `length` bytes, is drawn from `source`, which fills each span it is given.
+  Result<void> append_stream_at(std::uint32_t id, std::string_view name, std::span<const Bytes> other_fields, std::uint64_t length,
+                                const std::function<Result<void>(std::span<std::byte>)>& source);
+  std::uint64_t count() const noexcept;
+  Result<VolumeInfo> commit();
+
+  struct Impl;
+  explicit Writer(std::unique_ptr<Impl> impl) noexcept;
+ private:
+  std::unique_ptr<Impl> impl_;
+};
+
+// A placement permutation for packers that can visit their source in any order: position -> id, 0..n-1, from a seed.
+std::uint32_t placement(std::uint32_t position, std::uint32_t n, std::uint64_t seed) noexcept;
+
+const char* version() noexcept;
+
+}  // namespace dlfs

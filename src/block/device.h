@@ -1,0 +1,91 @@
+// BlockDevice: asynchronous reads and writes at byte offsets of one device. Volumes and readers see devices only through this.
+#pragma once
+
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "dlfs/result.h"
+
+namespace dlfs::block {
+
+// What a device answers about itself. Offsets and lengths of requests are multiples of block_bytes, memory addresses of
+// memory_alignment_bytes: submit() fails others with errno EINVAL in their completion.
+struct Geometry {
+  std::uint64_t capacity_bytes = 0;            // readable bytes; for a growable device what it holds now
+  std::uint32_t block_bytes = 1;               // power of two
+  std::uint32_t memory_alignment_bytes = 1;    // power of two
+  std::uint32_t preferred_transfer_bytes = 0;  // one request of this size reaches the device's speed
+  std::uint32_t max_transfer_bytes = 0;        // longer requests are split by submit(), invisibly
+  std::uint32_t max_in_flight = 0;             // requests that submit() accepts before it returns short
+  bool read_only = false;
+  bool growable = false;                       // a regular file: a write past the end extends it
+};
+
+enum class Op : std::uint8_t { kRead, kWrite, kFlush };  // kFlush: all writes completed before it are durable; no data
+
+struct Request {
+  Op op = Op::kRead;
+  std::byte* data = nullptr;      // owned by the caller until the completion has been polled; not written by kWrite
+  std::uint32_t length_bytes = 0;
+  std::uint64_t offset_bytes = 0;
+  std::uint64_t user_data = 0;    // comes back in the completion
+};
+
+struct Completion {
+  std::uint64_t user_data = 0;
+  int errno_value = 0;             // 0: all bytes transferred. A read past the end of the device: EIO... never a short success
+  std::uint16_t nvme_status = 0;
+  std::uint32_t length_bytes = 0;  // bytes transferred
+};
+
+struct OpenOptions {
+  bool write = false;
+  bool create = false;             // make a regular file that does not exist (implies write)
+  bool direct = true;              // try O_DIRECT; falls back, and says so once in notes()
+  std::uint32_t queue_depth = 128;
+};
+
+// **Thread**: one thread at a time; each poller opens its own handle. **Lifetime**: destruction waits for what is in flight.
+class BlockDevice {
+ public:
+  virtual ~BlockDevice() = default;
+  virtual const Geometry& geometry() const noexcept = 0;
+  virtual const std::string& url() const noexcept = 0;  // canonical; open_device(url()) reaches the same bytes
+  // Fallbacks that were taken ("io_uring is forbidden here (EPERM): using a pool of threads"), one a line; empty when none.
+  virtual const std::string& notes() const noexcept = 0;
+  virtual const char* engine() const noexcept = 0;      // "io_uring", "threads", "memory"
+
+  // Takes a prefix of `requests` and returns its length; fewer than all when max_in_flight is reached. Never blocks.
+  virtual std::size_t submit(std::span<const Request> requests) noexcept = 0;
+  // Moves finished requests into `completions`, in any order; returns how many. Never blocks.
+  virtual std::size_t poll(std::span<Completion> completions) noexcept = 0;
+  // Readable when poll() may have something (level-triggered until polled empty). Valid for the device's lifetime.
+  virtual int wait_descriptor() const noexcept = 0;
+  virtual std::size_t in_flight() const noexcept = 0;
+  // A hint that requests will use this memory (registered buffers). The memory must outlive the device. May do nothing.
+  virtual void register_memory(std::span<std::byte> memory) noexcept = 0;
+};
+
+// Opens `url` ("PATH", "file:PATH", "mem:NAME[?size=1GiB]"; see docs). Memory devices live in `registry`-less process scope
+// by name as long as any handle is open. **Blocks**. **Errors**: kNotFound, kInvalidArgument (unknown scheme: names the known ones), kReadOnly,
+// kUnsupported, kIo.
+Result<std::unique_ptr<BlockDevice>> open_device(std::string_view url, const OpenOptions& options = {});
+
+// Synchronous conveniences on top of submit and poll, for mount and tools. Alignment is theirs to keep as well.
+// **Errors**: kIo, kDeviceLost, kTimedOut after `timeout` without a completion (naming device, operation and offset).
+inline constexpr std::chrono::milliseconds kDefaultTimeout{30'000};
+Result<void> read_all(BlockDevice& device, std::uint64_t offset_bytes, std::span<std::byte> into,
+                      std::chrono::milliseconds timeout = kDefaultTimeout);
+Result<void> write_all(BlockDevice& device, std::uint64_t offset_bytes, std::span<const std::byte> from,
+                       std::chrono::milliseconds timeout = kDefaultTimeout);
+Result<void> flush(BlockDevice& device, std::chrono::milliseconds timeout = kDefaultTimeout);
+
+// The sentence for a failed completion: device URL, operation, offset, errno text or NVMe status.
+Error completion_error(const BlockDevice& device, const Request& request, const Completion& completion);
+
+}  // namespace dlfs::block
