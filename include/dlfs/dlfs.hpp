@@ -105,7 +105,7 @@ class Batch {
   std::unique_ptr<Impl> impl_;
 };
 
-// A rank's walk through shuffled epochs. **Thread**: one consumer (cancel() from any).
+// A rank's walk through shuffled epochs. **Thread**: one consumer.
 class Sequence {
  public:
   Sequence(Sequence&&) noexcept;
@@ -117,6 +117,7 @@ class Sequence {
   std::vector<std::byte> state() const;    // at most 64 bytes: pass to Volume::resume
   std::uint64_t epoch() const noexcept;    // of the next batch
   std::uint64_t next_batch() const noexcept;
+  std::uint32_t batch() const noexcept;    // the global batch: samples over all ranks
   SequenceStatistics statistics() const;
   std::string notes() const;
 
@@ -153,7 +154,9 @@ class Volume {
   Result<File> open(std::string_view name, std::size_t field = 0) const;
   Result<File> open_id(std::uint32_t id, std::size_t field = 0) const;
   Result<Sequence> sequence(const SequenceOptions& options) const;
-  // Goes on where `state` was taken; rank, ranks, memory and error options come from `options`, the order from the state.
+  // Goes on where `state` was taken; rank, ranks, memory and error options come from `options`, the order from the state. With the options
+  // of the interrupted walk it ends where that would have: after epoch options.epoch + options.epochs - 1 (0: endless). An epoch that is
+  // under way is always finished.
   Result<Sequence> resume(std::span<const std::byte> state, SequenceOptions options) const;
   // This rank's ids, batch by batch, without reading any sample; `visit(batch, ids)` until it returns false.
   Result<void> order(const SequenceOptions& options, const std::function<bool(std::uint64_t, std::span<const std::uint32_t>)>& visit) const;

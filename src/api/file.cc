@@ -1,0 +1,44 @@
+#include <algorithm>
+#include <cstring>
+
+#include "api/impl.h"
+
+namespace dlfs {
+
+File::File(std::shared_ptr<const Impl> impl) noexcept : impl_(std::move(impl)) {}
+
+// An ordinary sample comes in one read of the device, which is kept; of a large one only the lengths are read here.
+Result<File> Volume::open_id(std::uint32_t id, std::size_t field) const {
+  const volume::Volume& volume = *impl_->volume;
+  DLFS_TRY(api::check_id(volume, id));
+  DLFS_TRY(api::check_field(volume, field));
+  File::Impl file{impl_->volume, SampleId{id}, field, 0, std::nullopt};
+  if (volume.directory().location(file.id).large) {
+    DLFS_TRY_ASSIGN(const auto lengths, volume.field_lengths(file.id));
+    file.size = lengths[field];
+  } else {
+    DLFS_TRY_ASSIGN(file.record, volume.read(file.id));
+    file.size = file.record->fields[field].size();
+  }
+  return File(std::make_shared<const File::Impl>(std::move(file)));
+}
+
+Result<File> Volume::open(std::string_view name, std::size_t field) const {
+  DLFS_TRY(api::check_field(*impl_->volume, field));
+  DLFS_TRY_ASSIGN(const std::uint32_t id, find(name));
+  return open_id(id, field);
+}
+
+std::uint32_t File::id() const noexcept { return impl_->id.value; }
+
+std::uint64_t File::size() const noexcept { return impl_->size; }
+
+Result<std::uint64_t> File::read(std::span<std::byte> into, std::uint64_t offset) const {
+  if (offset >= impl_->size || into.empty()) return std::uint64_t{0};
+  const std::uint64_t length = std::min<std::uint64_t>(into.size(), impl_->size - offset);
+  if (!impl_->record) return impl_->volume->read_field(impl_->id, impl_->field, offset, into.first(length));
+  std::memcpy(into.data(), impl_->record->fields[impl_->field].data() + offset, length);
+  return length;
+}
+
+}  // namespace dlfs
