@@ -14,9 +14,10 @@
 namespace dlfs::block {
 
 // What a device answers about itself. Offsets and lengths of requests are multiples of block_bytes, memory addresses of
-// memory_alignment_bytes: submit() fails others with errno EINVAL in their completion.
+// memory_alignment_bytes: submit() fails others with errno EINVAL in their completion. A read may extend to
+// capacity_bytes rounded up to block_bytes: the bytes past capacity_bytes (a regular file's odd tail) read as zero.
 struct Geometry {
-  std::uint64_t capacity_bytes = 0;            // readable bytes; for a growable device what it holds now
+  std::uint64_t capacity_bytes = 0;            // readable bytes, exact; for a growable device what it holds now
   std::uint32_t block_bytes = 1;               // power of two
   std::uint32_t memory_alignment_bytes = 1;    // power of two
   std::uint32_t preferred_transfer_bytes = 0;  // one request of this size reaches the device's speed
@@ -38,9 +39,12 @@ struct Request {
 
 struct Completion {
   std::uint64_t user_data = 0;
-  int errno_value = 0;             // 0: all bytes transferred. A read past the end of the device: EIO... never a short success
+  // 0: all bytes transferred; never a short success. EINVAL: misaligned. EIO: a read past the end, or a file that shrank
+  // after it was opened. EROFS: a write through a handle opened for reading. ENOSPC: a write past the end of a device
+  // that cannot grow, or a full disk. Others are the device's own.
+  int errno_value = 0;
   std::uint16_t nvme_status = 0;
-  std::uint32_t length_bytes = 0;  // bytes transferred
+  std::uint32_t length_bytes = 0;  // bytes transferred: all when errno_value is 0, else those before the failure
 };
 
 struct OpenOptions {
@@ -50,7 +54,9 @@ struct OpenOptions {
   std::uint32_t queue_depth = 128;
 };
 
-// **Thread**: one thread at a time; each poller opens its own handle. **Lifetime**: destruction waits for what is in flight.
+// **Thread**: one thread at a time; each poller opens its own handle. The thread that submits also polls; a handle changes
+// hands only when nothing is in flight. **Lifetime**: destruction waits for what is in flight. **Fork**: in a forked child
+// the handle is dead, submit() and poll() return 0; destroying it there is safe and leaves the parent's requests alone.
 class BlockDevice {
  public:
   virtual ~BlockDevice() = default;
@@ -64,20 +70,23 @@ class BlockDevice {
   virtual std::size_t submit(std::span<const Request> requests) noexcept = 0;
   // Moves finished requests into `completions`, in any order; returns how many. Never blocks.
   virtual std::size_t poll(std::span<Completion> completions) noexcept = 0;
-  // Readable when poll() may have something (level-triggered until polled empty). Valid for the device's lifetime.
+  // Readable when poll() may have something (level-triggered until polled empty). Valid for the device's lifetime. Only for
+  // poll(2), epoll or select: its bytes belong to the device. Sleeping on it may end with EINTR: call poll() and sleep again.
   virtual int wait_descriptor() const noexcept = 0;
   virtual std::size_t in_flight() const noexcept = 0;
   // A hint that requests will use this memory (registered buffers). The memory must outlive the device. May do nothing.
   virtual void register_memory(std::span<std::byte> memory) noexcept = 0;
 };
 
-// Opens `url` ("PATH", "file:PATH", "mem:NAME[?size=1GiB]"; see docs). Memory devices live in `registry`-less process scope
-// by name as long as any handle is open. **Blocks**. **Errors**: kNotFound, kInvalidArgument (unknown scheme: names the known ones), kReadOnly,
+// Opens `url` ("PATH", "file:PATH", "mem:NAME[?size=1GiB]"; see block/url.h). A memory device lives in this process, shared
+// by name, as long as any handle to it is open; `size` makes it when it does not exist. **Blocks**. **Errors**: kNotFound, kInvalidArgument (unknown scheme: names the known ones), kReadOnly,
 // kUnsupported, kIo.
 Result<std::unique_ptr<BlockDevice>> open_device(std::string_view url, const OpenOptions& options = {});
 
 // Synchronous conveniences on top of submit and poll, for mount and tools. Alignment is theirs to keep as well.
-// **Errors**: kIo, kDeviceLost, kTimedOut after `timeout` without a completion (naming device, operation and offset).
+// Precondition: nothing is in flight (else kBusy). **Errors**: those of completion_error(); kTimedOut after `timeout`
+// without a completion (naming device, operation and offset): then the memory stays the device's until it is destroyed;
+// kForked in a child of the process that opened the device.
 inline constexpr std::chrono::milliseconds kDefaultTimeout{30'000};
 Result<void> read_all(BlockDevice& device, std::uint64_t offset_bytes, std::span<std::byte> into,
                       std::chrono::milliseconds timeout = kDefaultTimeout);

@@ -1,0 +1,141 @@
+#include "block/url.h"
+
+#include <algorithm>
+#include <array>
+#include <bit>
+#include <charconv>
+#include <limits>
+
+#include "base/error.h"
+#include "base/try.h"
+
+namespace dlfs::block {
+namespace {
+
+constexpr std::string_view kKnown = "a PATH, file:PATH or mem:NAME?size=1GiB";
+constexpr std::size_t kMaxNameBytes = 255;
+
+bool is_letter(char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z'); }
+bool is_digit(char c) { return c >= '0' && c <= '9'; }
+
+// The scheme in lower case, or empty when `text` is a plain path.
+std::string scheme_of(std::string_view text) {
+  const std::size_t colon = text.find(':');
+  if (colon == std::string_view::npos || colon == 0 || !is_letter(text[0])) return {};
+  std::string scheme(text.substr(0, colon));
+  for (char& c : scheme) {
+    if (!is_letter(c) && !is_digit(c) && c != '+' && c != '-' && c != '.') return {};
+    if (c >= 'A' && c <= 'Z') c = static_cast<char>(c - 'A' + 'a');
+  }
+  return scheme;
+}
+
+Result<Url> parse_file(std::string_view text, std::string_view path) {
+  if (path.starts_with("//")) {
+    if (!path.starts_with("///")) {
+      return base::make_error(Code::kInvalidArgument, "device URL '{}' names a host; write file:/PATH for a local file",
+                              base::escape(text));
+    }
+    path.remove_prefix(2);
+  }
+  if (path.empty()) {
+    return base::make_error(Code::kInvalidArgument, "device URL '{}' has no path; write file:PATH", base::escape(text));
+  }
+  return Url{.scheme = Scheme::kFile, .path = std::string(path)};
+}
+
+Result<void> parse_memory_option(std::string_view text, std::string_view option, Url& url) {
+  const std::size_t equals = option.find('=');
+  const std::string_view key = option.substr(0, equals);
+  const std::string_view value = equals == std::string_view::npos ? std::string_view() : option.substr(equals + 1);
+  if (key != "size" && key != "block") {
+    return base::make_error(Code::kInvalidArgument, "device URL '{}' has an unknown option '{}'; mem: takes size and block",
+                            base::escape(text), base::escape(key));
+  }
+  auto number = parse_size(value);
+  if (!number.ok()) {
+    return base::make_error(Code::kInvalidArgument, "device URL '{}': {}", base::escape(text), number.error().message);
+  }
+  if (key == "size") {
+    url.size_bytes = *number;
+    return {};
+  }
+  if (!std::has_single_bit(*number) || *number > 65536) {
+    return base::make_error(Code::kInvalidArgument, "device URL '{}': block must be a power of two up to 64KiB",
+                            base::escape(text));
+  }
+  url.block_bytes = static_cast<std::uint32_t>(*number);
+  return {};
+}
+
+Result<Url> parse_memory(std::string_view text, std::string_view rest) {
+  const std::size_t mark = rest.find('?');
+  const std::string_view name = rest.substr(0, mark);
+  const auto plain = [](char c) { return is_letter(c) || is_digit(c) || c == '.' || c == '_' || c == '-' || c == '/'; };
+  if (name.empty() || name.size() > kMaxNameBytes || !std::all_of(name.begin(), name.end(), plain)) {
+    return base::make_error(Code::kInvalidArgument,
+                            "device URL '{}' needs a name of 1 to {} letters, digits, '.', '_', '-' or '/'; write "
+                            "mem:NAME?size=1GiB",
+                            base::escape(text), kMaxNameBytes);
+  }
+  Url url{.scheme = Scheme::kMemory, .path = std::string(name)};
+  std::string_view query = mark == std::string_view::npos ? std::string_view() : rest.substr(mark + 1);
+  while (!query.empty()) {
+    const std::size_t end = query.find('&');
+    DLFS_TRY(parse_memory_option(text, query.substr(0, end), url));
+    query = end == std::string_view::npos ? std::string_view() : query.substr(end + 1);
+  }
+  if (url.size_bytes % url.block_bytes != 0) {
+    return base::make_error(Code::kInvalidArgument, "device URL '{}': the size must be a multiple of the block size, {} bytes",
+                            base::escape(text), url.block_bytes);
+  }
+  return url;
+}
+
+}  // namespace
+
+Result<Url> parse_url(std::string_view text) {
+  if (text.empty()) return base::make_error(Code::kInvalidArgument, "the device URL is empty; give {}", kKnown);
+  if (text.find('\0') != std::string_view::npos) {
+    return base::make_error(Code::kInvalidArgument, "device URL '{}' holds a NUL byte; no file has such a name",
+                            base::escape(text));
+  }
+  const std::string scheme = scheme_of(text);
+  if (scheme.empty()) return Url{.scheme = Scheme::kFile, .path = std::string(text)};
+  const std::string_view rest = text.substr(scheme.size() + 1);
+  if (scheme == "file") return parse_file(text, rest);
+  if (scheme == "mem") return parse_memory(text, rest);
+  if (scheme == "nvme-tcp") {
+    return base::make_error(Code::kUnsupported, "device URL '{}': this build has no nvme-tcp: devices; give {}",
+                            base::escape(text), kKnown);
+  }
+  return base::make_error(Code::kInvalidArgument,
+                          "device URL '{}' has the unknown scheme '{}:'; give {} (a file of that name is written ./{})",
+                          base::escape(text), scheme, kKnown, base::escape(text));
+}
+
+Result<std::uint64_t> parse_size(std::string_view text) {
+  struct Unit {
+    std::string_view name;
+    std::uint64_t factor;
+  };
+  constexpr std::array kUnits{Unit{"", 1},           Unit{"B", 1},           Unit{"KiB", 1ull << 10},
+                              Unit{"MiB", 1ull << 20}, Unit{"GiB", 1ull << 30}, Unit{"TiB", 1ull << 40},
+                              Unit{"kB", 1000},        Unit{"MB", 1000'000},    Unit{"GB", 1000'000'000},
+                              Unit{"TB", 1000'000'000'000}};
+  std::uint64_t number = 0;
+  const auto [end, status] = std::from_chars(text.data(), text.data() + text.size(), number);
+  const std::string_view suffix = text.substr(static_cast<std::size_t>(end - text.data()));
+  const auto* unit = std::find_if(kUnits.begin(), kUnits.end(), [&](const Unit& u) { return u.name == suffix; });
+  if (status == std::errc::invalid_argument || (status == std::errc() && unit == kUnits.end())) {
+    return base::make_error(Code::kInvalidArgument, "'{}' is not a size; write a whole number with KiB, MiB, GiB or TiB",
+                            base::escape(text));
+  }
+  if (status != std::errc() || number > std::numeric_limits<std::int64_t>::max() / unit->factor || number == 0) {
+    return base::make_error(Code::kInvalidArgument, "the size '{}' is out of range; it must be from 1 byte to 8 EiB",
+                            base::escape(text));
+  }
+  return number * unit->factor;
+}
+
+}  // namespace dlfs::block
