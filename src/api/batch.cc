@@ -16,7 +16,8 @@ std::uint32_t Batch::padding() const noexcept { return impl_->batch->padding(); 
 std::span<const std::uint32_t> Batch::ids() const noexcept { return impl_->batch->ids(); }
 Bytes Batch::field(std::size_t i, std::size_t field) const noexcept { return impl_->batch->field(i, field); }
 
-std::uint64_t Batch::gather(std::size_t field, std::span<std::byte> into, std::span<std::uint64_t> offsets) const noexcept {
+std::uint64_t Batch::gather(std::size_t field, std::span<std::byte> into,
+                            std::span<std::uint64_t> offsets) const noexcept {
   const reader::Batch& batch = *impl_->batch;
   const std::size_t samples = batch.size();
   std::uint64_t needed = 0;
@@ -29,7 +30,7 @@ std::uint64_t Batch::gather(std::size_t field, std::span<std::byte> into, std::s
   std::byte* to = into.data();
   for (std::size_t i = 0; i < samples; ++i) {
     const layout::FieldValue value = batch.field(i, field);
-    if (value.empty()) continue;   // its data() may be null
+    if (value.empty()) continue;  // its data() may be null
     std::memcpy(to, value.data(), value.size());
     to += value.size();
   }

@@ -32,7 +32,7 @@ struct File::Impl {
   SampleId id;
   std::size_t field = 0;
   std::uint64_t size = 0;
-  std::optional<volume::OwnedRecord> record;   // the whole sample, unless it is a large one
+  std::optional<volume::OwnedRecord> record;  // the whole sample, unless it is a large one
 };
 
 struct Writer::Impl {
@@ -44,7 +44,7 @@ namespace api {
 
 // The two forms of a schema: the public one spells data types as NumPy does, the format numbers them.
 Schema from_layout(const layout::Schema& schema);
-Result<layout::Schema> to_layout(const Schema& schema);   // kInvalidArgument names the field
+Result<layout::Schema> to_layout(const Schema& schema);  // kInvalidArgument names the field
 
 // The facts that the superblock holds, for stat and for commit.
 void fill_info(const layout::Superblock& superblock, VolumeInfo& info);

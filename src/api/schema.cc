@@ -32,14 +32,16 @@ Result<layout::Schema> to_layout(const Schema& schema) {
     if (field.kind == Kind::kTensor) {
       auto dtype = layout::dtype_of_name(field.dtype);
       if (!dtype.ok()) {
-        return base::make_error(Code::kInvalidArgument, "field '{}': {}", base::escape(field.name), dtype.error().message);
+        return base::make_error(Code::kInvalidArgument, "field '{}': {}", base::escape(field.name),
+                                dtype.error().message);
       }
       to.dtype = *dtype;
       to.shape = field.shape;
     } else if (!field.dtype.empty() || !field.shape.empty()) {
-      return base::make_error(Code::kInvalidArgument,
-                              "field '{}' has a dtype or shape but is not a tensor: make its kind tensor, or leave both empty",
-                              base::escape(field.name));
+      return base::make_error(
+          Code::kInvalidArgument,
+          "field '{}' has a dtype or shape but is not a tensor: make its kind tensor, or leave both empty",
+          base::escape(field.name));
     }
   }
   DLFS_TRY(layout::validate(out));

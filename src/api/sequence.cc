@@ -54,8 +54,9 @@ reader::Options reader_options(const SequenceOptions& options) {
   return native;
 }
 
-// How many epochs a resumed walk has left, counting the one that it resumes in: it ends where the interrupted one would have, and an epoch
-// that is under way is finished in any case. None: the position is at the end. Zero in `options`: endless.
+// How many epochs a resumed walk has left, counting the one that it resumes in: it ends where the interrupted one would
+// have, and an epoch that is under way is finished in any case. None: the position is at the end. Zero in `options`:
+// endless.
 std::optional<std::uint64_t> epochs_left(const SequenceOptions& options, const order::Position& position) {
   if (options.epochs == 0) return 0;
   const std::uint64_t room = std::numeric_limits<std::uint64_t>::max() - options.epoch;
@@ -89,9 +90,10 @@ Result<Sequence> Volume::resume(std::span<const std::byte> state, SequenceOption
   DLFS_TRY_ASSIGN(const order::Position position, order::decode_position(state));
   const volume::Volume& volume = *impl_->volume;
   if (position.volume != volume.fingerprint()) {
-    return base::make_error(Code::kInvalidArgument,
-                            "this state was taken on another volume, or before {} was packed anew: its order cannot be continued here",
-                            volume.url());
+    return base::make_error(
+        Code::kInvalidArgument,
+        "this state was taken on another volume, or before {} was packed anew: its order cannot be continued here",
+        volume.url());
   }
   const std::optional<std::uint64_t> left = api::epochs_left(options, position);
   const order::Parameters& from = position.parameters;
@@ -104,8 +106,9 @@ Result<Sequence> Volume::resume(std::span<const std::byte> state, SequenceOption
   options.window = from.window;
   options.start_batch = position.next_batch;
   options.epochs = left.value_or(1);
-  if (!left) {   // open it at the very end of its epoch: the reader then has nothing to deliver
-    DLFS_TRY_ASSIGN(const auto epoch, order::Epoch::create(api::parameters_of(options), volume.size(), api::placement_of(impl_->volume)));
+  if (!left) {  // open it at the very end of its epoch: the reader then has nothing to deliver
+    DLFS_TRY_ASSIGN(const auto epoch,
+                    order::Epoch::create(api::parameters_of(options), volume.size(), api::placement_of(impl_->volume)));
     options.start_batch = epoch->batches();
   }
   return sequence(options);
@@ -114,10 +117,11 @@ Result<Sequence> Volume::resume(std::span<const std::byte> state, SequenceOption
 Result<void> Volume::order(const SequenceOptions& options,
                            const std::function<bool(std::uint64_t, std::span<const std::uint32_t>)>& visit) const {
   const directory::Directory& directory = impl_->volume->directory();
-  DLFS_TRY_ASSIGN(auto epoch, order::Epoch::create(api::parameters_of(options), size(), api::placement_of(impl_->volume)));
+  DLFS_TRY_ASSIGN(auto epoch,
+                  order::Epoch::create(api::parameters_of(options), size(), api::placement_of(impl_->volume)));
   if (options.start_batch > epoch->batches()) {
-    return base::make_error(Code::kInvalidArgument, "start_batch {} is behind the epoch's end: it has {} batches", options.start_batch,
-                            epoch->batches());
+    return base::make_error(Code::kInvalidArgument, "start_batch {} is behind the epoch's end: it has {} batches",
+                            options.start_batch, epoch->batches());
   }
   const bool by_slot = options.mode == Mode::kChunk;
   order::Cursor cursor(std::move(epoch));

@@ -12,15 +12,17 @@ namespace api {
 
 Result<void> check_id(const volume::Volume& volume, std::uint32_t id) {
   if (id < volume.size()) return {};
-  if (volume.size() == 0) return base::make_error(Code::kNotFound, "there is no sample {}: {} is empty", id, volume.url());
-  return base::make_error(Code::kNotFound, "there is no sample {}: {} holds the ids 0 to {}", id, volume.url(), volume.size() - 1);
+  if (volume.size() == 0)
+    return base::make_error(Code::kNotFound, "there is no sample {}: {} is empty", id, volume.url());
+  return base::make_error(Code::kNotFound, "there is no sample {}: {} holds the ids 0 to {}", id, volume.url(),
+                          volume.size() - 1);
 }
 
 Result<void> check_field(const volume::Volume& volume, std::size_t field) {
   const std::size_t count = volume.schema().fields.size();
   if (field < count) return {};
-  return base::make_error(Code::kInvalidArgument, "there is no field {}: samples of {} have {} ({})", field, volume.url(), count,
-                          volume.schema().to_string());
+  return base::make_error(Code::kInvalidArgument, "there is no field {}: samples of {} have {} ({})", field,
+                          volume.url(), count, volume.schema().to_string());
 }
 
 void fill_info(const layout::Superblock& superblock, VolumeInfo& info) {
@@ -47,7 +49,8 @@ Volume::Volume(std::shared_ptr<const Impl> impl) noexcept : impl_(std::move(impl
 
 Result<Volume> Volume::mount(std::string_view url, const MountOptions& options) {
   if (options.timeout <= std::chrono::milliseconds::zero()) {
-    return base::make_error(Code::kInvalidArgument, "a mount timeout of {} ms is not positive: 30000 is usual", options.timeout.count());
+    return base::make_error(Code::kInvalidArgument, "a mount timeout of {} ms is not positive: 30000 is usual",
+                            options.timeout.count());
   }
   volume::MountOptions native;
   native.timeout = options.timeout;
@@ -86,7 +89,8 @@ Result<std::string> Volume::name(std::uint32_t id) const {
   return impl_->volume->name(SampleId{id});
 }
 
-Result<void> Volume::names(std::uint32_t first, const std::function<bool(std::uint32_t, std::string_view)>& visit) const {
+Result<void> Volume::names(std::uint32_t first,
+                           const std::function<bool(std::uint32_t, std::string_view)>& visit) const {
   if (first == size()) return {};
   DLFS_TRY(api::check_id(*impl_->volume, first));
   return impl_->volume->names(SampleId{first}, [&](SampleId id, std::span<const std::string_view> names) {

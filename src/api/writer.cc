@@ -22,13 +22,16 @@ Result<Writer> Writer::create(std::string_view url, const Schema& schema, const 
   return Writer(std::make_unique<Impl>(Impl{std::move(writer), std::string(url)}));
 }
 
-Result<void> Writer::append(std::string_view name, std::span<const Bytes> fields) { return impl_->writer->append(name, fields); }
+Result<void> Writer::append(std::string_view name, std::span<const Bytes> fields) {
+  return impl_->writer->append(name, fields);
+}
 
 Result<void> Writer::append_at(std::uint32_t id, std::string_view name, std::span<const Bytes> fields) {
   return impl_->writer->append_at(SampleId{id}, name, fields);
 }
 
-Result<void> Writer::append_stream_at(std::uint32_t id, std::string_view name, std::span<const Bytes> other_fields, std::uint64_t length,
+Result<void> Writer::append_stream_at(std::uint32_t id, std::string_view name, std::span<const Bytes> other_fields,
+                                      std::uint64_t length,
                                       const std::function<Result<void>(std::span<std::byte>)>& source) {
   return impl_->writer->append_stream_at(SampleId{id}, name, other_fields, length, source);
 }
@@ -45,7 +48,8 @@ Result<VolumeInfo> Writer::commit() {
 
 std::uint32_t placement(std::uint32_t position, std::uint32_t n, std::uint64_t seed) noexcept {
   DLFS_CHECK(position < n);
-  const order::Permutation permutation(n, base::mix64(seed ^ 0x706C6163656D656Eu));   // "placemen": apart from any epoch's key
+  const order::Permutation permutation(
+      n, base::mix64(seed ^ 0x706C6163656D656Eu));  // "placemen": apart from any epoch's key
   return static_cast<std::uint32_t>(permutation(position));
 }
 
