@@ -27,6 +27,11 @@ inline constexpr std::uint64_t kMaxSampleBytes = 64ull << 30;   // of one record
 inline constexpr std::uint32_t kMaxNameBytes = 4095;
 inline constexpr std::uint32_t kRecordAlign = 8;
 inline constexpr std::uint32_t kNameBlockBytes = 16384;
+inline constexpr std::uint64_t kMaxSamples = std::uint64_t{1} << 32;
+inline constexpr std::uint64_t kMaxDeviceBytes = 64ull << 40;
+inline constexpr std::uint64_t kDataStartBytes = 128u << 10;   // the data area starts at the first chunk's edge at or behind it
+inline constexpr std::uint32_t kMaxFields = 1024;
+inline constexpr std::uint32_t kMaxSchemaBytes = 16u << 20;
 
 // ---- schema ----
 enum class Kind : std::uint8_t { kBytes = 0, kText = 1, kTensor = 2 };   // kText is UTF-8
@@ -84,8 +89,8 @@ struct Superblock {
   std::uint64_t device_bytes = 0;              // the device must be at least this long
   Extent data;                                 // chunk 0 starts here; chunk-aligned; whole chunks; crc unused
   Extent names;                                // name blocks; empty when samples have no names; crc unused (each block has its own)
-  Extent index;                                // directory sections, see index.h
-  Extent schema;
+  Extent index;                                // the directory, see index.h; crc of all its bytes
+  Extent schema;                               // crc of all its bytes
   // For people and stat; not needed to read.
   std::uint64_t payload_bytes = 0;             // sum of all fields' bytes
   std::uint64_t record_bytes = 0;              // headers and length tables of records
