@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <numeric>
 #include <utility>
 
 #include "base/check.h"
@@ -12,7 +13,6 @@
 namespace dlfs::order {
 namespace {
 
-constexpr std::uint64_t kCheckpointUnits = 64;
 constexpr std::uint64_t kMaxUnits = std::uint64_t{1} << 32;
 constexpr std::uint64_t kNever = std::numeric_limits<std::uint64_t>::max();
 
@@ -32,15 +32,16 @@ Result<ChunkPlan> ChunkPlan::build(const Parameters& parameters, std::shared_ptr
                             placement->sample_count());
   }
   ChunkPlan plan(parameters, std::move(placement));
+  plan.deal_parts();
   DLFS_TRY(plan.add_up());
   return plan;
 }
 
 Result<void> ChunkPlan::add_up() {
   checkpoints_.reserve(units_ / kCheckpointUnits + 1);
-  lane_first_ordinal_.reserve(std::min<std::uint64_t>(parameters_.lanes, samples_));
-  std::array<std::uint64_t, kCheckpointUnits> units;
+  Sizes units;
   std::uint64_t total = 0;
+  std::size_t part = 0;  // the first whose beginning is not yet reached
   for (std::uint64_t begin = 0; begin < units_; begin += kCheckpointUnits) {
     checkpoints_.push_back(total);
     const std::uint64_t count = std::min(kCheckpointUnits, units_ - begin);
@@ -52,8 +53,8 @@ Result<void> ChunkPlan::add_up() {
             Code::kCorrupt, "the volume's unit {} is said to hold {} samples, more than are left; verify the volume",
             units[i], size);
       }
-      note_lanes(begin + i, total, total + size);
       total += size;
+      note_lanes(begin + i, total, part);
     }
   }
   if (total != samples_) {
@@ -63,12 +64,26 @@ Result<void> ChunkPlan::add_up() {
   return {};
 }
 
-// Lanes that begin within [begin, end) have this ordinal first.
-void ChunkPlan::note_lanes(std::uint64_t ordinal, std::uint64_t begin, std::uint64_t end) {
-  while (lane_first_ordinal_.size() < parameters_.lanes) {
-    const std::uint64_t lane_start = lane_begin(lane_first_ordinal_.size());
-    if (lane_start < begin || lane_start >= end) return;
-    lane_first_ordinal_.push_back(ordinal);
+// The first n mod L lanes hold one sample more, wherever their parts lie. Neighbouring parts may share a unit, so they
+// go to lanes in a keyed order: else neighbouring positions would often draw from one unit where units are few.
+void ChunkPlan::deal_parts() {
+  const Permutation parts(parameters_.lanes, derive_key(parameters_.seed, parameters_.epoch, Purpose::kLanes));
+  part_lane_.resize(parameters_.lanes);
+  lane_begin_.resize(parameters_.lanes);
+  lane_first_ordinal_.resize(parameters_.lanes);
+  std::uint64_t begin = 0;
+  for (std::uint64_t part = 0; part < parameters_.lanes; ++part) {
+    const std::uint64_t lane = parts.inverse(part);
+    part_lane_[part] = static_cast<std::uint32_t>(lane);
+    lane_begin_[lane] = begin;
+    begin += lane_size(lane);
+  }
+}
+
+// Lanes whose part begins before `end`, and not before this unit, have this ordinal first.
+void ChunkPlan::note_lanes(std::uint64_t ordinal, std::uint64_t end, std::size_t& part) {
+  for (; part < part_lane_.size() && lane_begin_[part_lane_[part]] < end; ++part) {
+    lane_first_ordinal_[part_lane_[part]] = ordinal;
   }
 }
 
@@ -76,36 +91,45 @@ std::uint64_t ChunkPlan::unit_size(std::uint64_t unit) const {
   return placement_->first_slot(unit + 1) - placement_->first_slot(unit);
 }
 
-std::uint64_t ChunkPlan::lane_begin(std::uint64_t lane) const {
-  return lane * (samples_ / parameters_.lanes) + std::min<std::uint64_t>(lane, samples_ % parameters_.lanes);
+std::uint64_t ChunkPlan::lane_size(std::uint64_t lane) const {
+  return samples_ / parameters_.lanes + (lane < samples_ % parameters_.lanes ? 1 : 0);
 }
 
-std::uint64_t ChunkPlan::lane_of(std::uint64_t sample) const {
-  const std::uint64_t small = samples_ / parameters_.lanes;
-  const std::uint64_t longer = samples_ % parameters_.lanes;  // lanes of small + 1 samples, which come first
-  if (sample < longer * (small + 1)) return sample / (small + 1);
-  return longer + (sample - longer * (small + 1)) / small;
+// Empty parts begin where the next one does, so the last that begins at or before a sample holds it.
+std::uint64_t ChunkPlan::part_of(std::uint64_t sample) const {
+  const auto after = std::upper_bound(part_lane_.begin(), part_lane_.end(), sample,
+                                      [this](std::uint64_t at, std::uint32_t lane) { return at < lane_begin_[lane]; });
+  return static_cast<std::uint64_t>(after - part_lane_.begin()) - 1;
+}
+
+std::span<const std::uint64_t> ChunkPlan::sizes_after(std::uint64_t checkpoint, Sizes& sizes) const {
+  const std::uint64_t begin = checkpoint * kCheckpointUnits;
+  const auto some = std::span(sizes).first(std::min(kCheckpointUnits, units_ - begin));
+  unit_order_.map(begin, 1, some);
+  for (std::uint64_t& unit : some) unit = unit_size(unit);
+  return some;
 }
 
 std::uint64_t ChunkPlan::samples_before(std::uint64_t ordinal) const {
   if (ordinal >= units_) return samples_;
-  std::uint64_t at = ordinal / kCheckpointUnits;
-  std::uint64_t total = checkpoints_[at];
-  for (at *= kCheckpointUnits; at < ordinal; ++at) total += unit_size(unit_order_(at));
-  return total;
+  const std::uint64_t checkpoint = ordinal / kCheckpointUnits;
+  Sizes storage;
+  const auto sizes = sizes_after(checkpoint, storage).first(ordinal % kCheckpointUnits);
+  return std::accumulate(sizes.begin(), sizes.end(), checkpoints_[checkpoint]);
 }
 
 // The ordinal whose unit holds the sample-th sample of the permuted sequence.
 ChunkPlan::Found ChunkPlan::find(std::uint64_t sample) const {
   const auto after = std::upper_bound(checkpoints_.begin(), checkpoints_.end(), sample);
-  const auto at = static_cast<std::uint64_t>(after - checkpoints_.begin()) - 1;
-  Found found{at * kCheckpointUnits, checkpoints_[at]};
-  while (true) {
-    const std::uint64_t size = unit_size(unit_order_(found.ordinal));
-    if (sample < found.samples_before + size) return found;
+  const auto checkpoint = static_cast<std::uint64_t>(after - checkpoints_.begin()) - 1;
+  Found found{checkpoint * kCheckpointUnits, checkpoints_[checkpoint]};
+  Sizes storage;
+  for (const std::uint64_t size : sizes_after(checkpoint, storage)) {
+    if (sample < found.samples_before + size) break;
     found.samples_before += size;
     ++found.ordinal;
   }
+  return found;
 }
 
 // 1 to W, spread evenly over any arithmetic progression of lanes, so that one rank's windows end at different times.
@@ -126,7 +150,7 @@ std::uint64_t ChunkPlan::window_begin(std::uint64_t lane, std::uint64_t number) 
 }
 
 void ChunkPlan::load(std::uint64_t lane, std::uint64_t number, Found begin, Window& window) const {
-  const std::uint64_t lane_start = lane_begin(lane), lane_end = lane_begin(lane + 1);
+  const std::uint64_t lane_start = lane_begin_[lane], lane_end = lane_start + lane_size(lane);
   const std::uint64_t ordinal_end = std::min(window_begin(lane, number + 1), units_);
   window.pieces.clear();
   std::uint64_t held = 0;
@@ -153,7 +177,7 @@ void ChunkPlan::load(std::uint64_t lane, std::uint64_t number, Found begin, Wind
 }
 
 void ChunkPlan::locate(std::uint64_t lane, std::uint64_t step, Window& window) const {
-  const std::uint64_t number = window_number(lane, find(lane_begin(lane) + step).ordinal);
+  const std::uint64_t number = window_number(lane, find(lane_begin_[lane] + step).ordinal);
   const std::uint64_t begin = window_begin(lane, number);
   load(lane, number, {begin, samples_before(begin)}, window);
   DLFS_CHECK(window.step_begin <= step && step < window.step_end);
@@ -184,17 +208,17 @@ std::uint64_t ChunkPlan::next_use(std::uint64_t unit, std::uint64_t drawn) const
   if (size == 0) return kNever;
   const std::uint64_t ordinal = unit_order_.inverse(unit);
   const std::uint64_t before = samples_before(ordinal);
-  const std::uint64_t first_lane = lane_of(before), last_lane = lane_of(before + size - 1);
-  // Lanes after the first begin within this unit: their first window, at step 0, holds the piece.
+  const std::uint64_t first_part = part_of(before), last_part = part_of(before + size - 1);
   std::uint64_t best = kNever;
-  const std::uint64_t shift =
-      (parameters_.rank + parameters_.ranks - (first_lane + 1) % parameters_.ranks) % parameters_.ranks;
-  if (first_lane + 1 + shift <= last_lane) best = first_lane + 1 + shift;
-  if (first_lane % parameters_.ranks == parameters_.rank) {
-    const std::uint64_t number = window_number(first_lane, ordinal);
-    const std::uint64_t lane_start = lane_begin(first_lane);
-    const std::uint64_t start = std::max(samples_before(window_begin(first_lane, number)), lane_start);
-    best = std::min(best, (start - lane_start) * parameters_.lanes + first_lane);
+  for (std::uint64_t part = first_part; part <= last_part; ++part) {
+    const std::uint64_t lane = part_lane_[part];
+    if (lane % parameters_.ranks != parameters_.rank || lane_size(lane) == 0) continue;
+    std::uint64_t step = 0;  // parts after the first begin within this unit, so their first window holds it
+    if (part == first_part) {
+      const std::uint64_t window = window_begin(lane, window_number(lane, ordinal));
+      step = std::max(samples_before(window), lane_begin_[lane]) - lane_begin_[lane];
+    }
+    best = std::min(best, step * parameters_.lanes + lane);
   }
   return best < drawn ? best : kNever;
 }

@@ -4,6 +4,7 @@
 #include <array>
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <vector>
 
 #include "order/order.h"
@@ -29,7 +30,7 @@ struct Window {
   std::array<std::uint64_t, 16> ahead{};
 };
 
-// **Thread**: immutable once built. Memory: 8 bytes for 64 units and 16 a lane.
+// **Thread**: immutable once built. Memory: 8 bytes for 64 units and 20 a lane.
 class ChunkPlan {
  public:
   static Result<ChunkPlan> build(const Parameters& parameters, std::shared_ptr<const Placement> placement);
@@ -43,20 +44,23 @@ class ChunkPlan {
 
   // See order.h. `drawn`: positions below this are drawn in the epoch.
   std::uint64_t next_use(std::uint64_t unit, std::uint64_t drawn) const;
-  std::uint64_t lane_size(std::uint64_t lane) const { return lane_begin(lane + 1) - lane_begin(lane); }
+  std::uint64_t lane_size(std::uint64_t lane) const;
 
  private:
   ChunkPlan(const Parameters& parameters, std::shared_ptr<const Placement> placement);
   Result<void> add_up();
-  void note_lanes(std::uint64_t ordinal, std::uint64_t begin, std::uint64_t end);
+  void note_lanes(std::uint64_t ordinal, std::uint64_t end, std::size_t& part);
   struct Found {
     std::uint64_t ordinal, samples_before;
   };
   Found find(std::uint64_t sample) const;
+  static constexpr std::uint64_t kCheckpointUnits = 64;
+  using Sizes = std::array<std::uint64_t, kCheckpointUnits>;
+  std::span<const std::uint64_t> sizes_after(std::uint64_t checkpoint, Sizes& sizes) const;
   std::uint64_t samples_before(std::uint64_t ordinal) const;
   std::uint64_t unit_size(std::uint64_t unit) const;
-  std::uint64_t lane_begin(std::uint64_t lane) const;
-  std::uint64_t lane_of(std::uint64_t sample) const;
+  void deal_parts();
+  std::uint64_t part_of(std::uint64_t sample) const;
   std::uint64_t first_window_units(std::uint64_t lane) const;
   std::uint64_t window_number(std::uint64_t lane, std::uint64_t ordinal) const;
   std::uint64_t window_begin(std::uint64_t lane, std::uint64_t number) const;
@@ -67,6 +71,8 @@ class ChunkPlan {
   std::uint64_t samples_, units_;
   Permutation unit_order_;
   std::vector<std::uint64_t> checkpoints_;         // samples before every 64th ordinal
+  std::vector<std::uint32_t> part_lane_;           // whose the parts of the sequence are, in the sequence's order
+  std::vector<std::uint64_t> lane_begin_;          // where in the sequence a lane's part begins
   std::vector<std::uint64_t> lane_first_ordinal_;  // of lanes that hold samples
 };
 

@@ -10,7 +10,7 @@ namespace dlfs::order {
 inline constexpr std::uint64_t kGolden = 0x9E3779B97F4A7C15u;     // 2^64 divided by the golden ratio
 inline constexpr std::uint64_t kKeyDomain = 0x444C46532D6F7264u;  // "DLFS-ord"
 
-enum class Purpose : std::uint64_t { kSamples = 1, kUnits = 2, kWindow = 3 };
+enum class Purpose : std::uint64_t { kSamples = 1, kUnits = 2, kWindow = 3, kLanes = 4 };
 
 // Absorbs one word: for a given state a bijection of the word, so words that differ in one bit never meet at the same
 // state.

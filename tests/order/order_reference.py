@@ -14,7 +14,7 @@ MASK = (1 << 64) - 1
 GOLDEN = 0x9E3779B97F4A7C15
 KEY_DOMAIN = int.from_bytes(b"DLFS-ord", "big")
 PERMUTATION_DOMAIN = int.from_bytes(b"permutat", "big")
-SAMPLES, UNITS, WINDOW = 1, 2, 3
+SAMPLES, UNITS, WINDOW, LANES = 1, 2, 3, 4
 VECTORS = pathlib.Path(__file__).resolve().parent.parent / "golden" / "order_vectors.txt"
 
 
@@ -60,8 +60,15 @@ class Permutation:
                 return x
 
 
-def lane_starts(n, lanes):
-    return [lane * (n // lanes) + min(lane, n % lanes) for lane in range(lanes + 1)]
+def lane_bounds(n, lanes, seed, epoch):
+    """For every lane the part of the sequence that it draws, as (begin, end)."""
+    part_of = Permutation(lanes, key(seed, epoch, LANES))
+    bounds, begin = [None] * lanes, 0
+    for lane in sorted(range(lanes), key=part_of):
+        end = begin + n // lanes + (1 if lane < n % lanes else 0)
+        bounds[lane] = (begin, end)
+        begin = end
+    return bounds
 
 
 def lane_orders(sizes, seed, epoch, lanes, window):
@@ -71,10 +78,8 @@ def lane_orders(sizes, seed, epoch, lanes, window):
     permuted = Permutation(len(sizes), key(seed, epoch, UNITS))
     sequence = [permuted(ordinal) for ordinal in range(len(sizes))]
     before = list(itertools.accumulate((sizes[unit] for unit in sequence), initial=0))
-    starts = lane_starts(n, lanes)
     orders = []
-    for lane in range(lanes):
-        begin, end = starts[lane], starts[lane + 1]
+    for lane, (begin, end) in enumerate(lane_bounds(n, lanes, seed, epoch)):
         held = [o for o in range(len(sizes)) if before[o] < end and before[o + 1] > begin]
         draws = []
         if begin < end:

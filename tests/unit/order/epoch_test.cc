@@ -343,6 +343,16 @@ TEST(Lanes, serve_fewer_units_than_lanes_and_a_single_sample) {
   }
 }
 
+TEST(Lanes, that_share_a_unit_are_not_neighbours_in_the_batch) {
+  // 100 units for 240 lanes: each unit is cut among two or three lanes. By chance neighbours share a unit in 1 of 100
+  // cases.
+  const auto epoch = *Epoch::create({.batch = 24000}, 0, place(std::vector<std::uint64_t>(100, 240)));
+  const auto all = draw_all(epoch);
+  std::size_t shared = 0;
+  for (std::size_t i = 1; i < all.at(0).size(); ++i) shared += all[0][i].unit == all[0][i - 1].unit ? 1 : 0;
+  EXPECT_LT(shared, 24000u / 25);
+}
+
 TEST(Windows, of_one_ranks_lanes_end_at_different_times) {
   // 16 lanes of 64 equal units each, windows of 8: count how many windows begin in each stretch of one unit.
   const Parameters p{.batch = 16, .ranks = 8, .lanes = 128, .window = 8};
