@@ -1,0 +1,279 @@
+#include "volume/verify.h"
+
+#include <algorithm>
+#include <optional>
+
+#include "base/arena.h"
+#include "base/crc32c.h"
+#include "base/error.h"
+#include "base/try.h"
+#include "layout/name_block.h"
+#include "volume/chunk_check.h"
+#include "volume/device_io.h"
+#include "volume/superblocks.h"
+
+namespace dlfs::volume {
+namespace {
+
+using layout::Extent;
+
+constexpr std::uint64_t kMinPieceBytes = 1u << 20;
+constexpr std::uint64_t kInFlightBytes = 16u << 20;
+constexpr std::uint32_t kDepth = 32;
+
+// Walks over the device once, front to back, region by region.
+class Verifier {
+ public:
+  Verifier(const Volume& volume, block::BlockDevice& device, block::BlockDevice& second, const std::function<void(const Finding&)>& found,
+           const std::function<bool(std::uint64_t, std::uint64_t)>& progress)
+      : volume_(volume), superblock_(volume.superblock()), device_(device), second_(second), found_(found), progress_(progress) {}
+
+  Result<VerifyReport> run();
+
+ private:
+  using Visit = std::function<Result<void>(const ReadStream::Piece&)>;
+  Result<void> walk(std::uint64_t begin, std::uint64_t end, const Visit& visit);
+  Result<void> superblocks();
+  Result<void> zeros(std::uint64_t begin, std::uint64_t end);
+  Result<void> zero_tail(std::uint64_t begin, std::uint64_t end);
+  Result<void> data();
+  Result<void> unreadable_chunks(const ReadStream::Piece& piece, ChunkChecker& checker);
+  Result<void> names();
+  void name_block(std::uint64_t offset, std::span<const std::byte> bytes);
+  void check_index_of(SampleId id, std::string_view name, std::uint64_t block, std::uint64_t offset);
+  Result<void> section(const char* what, const Extent& extent);
+  void report(Finding finding);
+
+  const Volume& volume_;
+  const layout::Superblock& superblock_;
+  block::BlockDevice& device_;
+  block::BlockDevice& second_;          // for what is read out of turn
+  const std::function<void(const Finding&)>& found_;
+  const std::function<bool(std::uint64_t, std::uint64_t)>& progress_;
+  VerifyReport report_;
+  std::uint64_t next_name_ = 0;         // id
+  bool names_damaged_ = false;
+  std::vector<SampleId> candidates_;
+};
+
+void Verifier::report(Finding finding) {
+  ++report_.findings;
+  if (found_) found_(finding);
+}
+
+Result<void> Verifier::walk(std::uint64_t begin, std::uint64_t end, const Visit& visit) {
+  if (begin >= end) return {};
+  const std::uint64_t piece_bytes = std::max<std::uint64_t>(kMinPieceBytes, superblock_.chunk_bytes);
+  const std::uint64_t slots = std::max<std::uint64_t>(2, kInFlightBytes / piece_bytes);
+  DLFS_TRY_ASSIGN(const base::Arena memory, base::Arena::create(std::min(slots * piece_bytes, round_up(end - begin, piece_bytes))));
+  ReadStream stream(device_, memory.bytes(), static_cast<std::uint32_t>(piece_bytes), begin, end, volume_.options().timeout);
+  while (!stream.done()) {
+    DLFS_TRY_ASSIGN(const ReadStream::Piece piece, stream.next());
+    DLFS_TRY(visit(piece));
+    report_.bytes += piece.bytes.size();
+    if (progress_ && !progress_(report_.bytes, superblock_.device_bytes)) {
+      return base::make_error(Code::kInterrupted, "verify was stopped after {} of {} bytes", report_.bytes, superblock_.device_bytes);
+    }
+  }
+  return {};
+}
+
+Result<void> Verifier::superblocks() {
+  DLFS_TRY_ASSIGN(const SuperblockPair pair, read_superblocks(device_, volume_.options().timeout));
+  const auto expected = layout::encode(superblock_);
+  for (int i = 0; i < 2; ++i) {
+    const auto& slot = pair.slots[i];
+    report_.bytes += layout::kSuperblockBytes;
+    if (!slot.error && std::ranges::equal(slot.raw, expected)) continue;
+    Finding finding{.what = Finding::What::kSuperblock, .device_offset = layout::kSuperblockOffsets[i]};
+    finding.message = fmt::format("superblock {} at byte {} {}", i, finding.device_offset,
+                                  slot.error ? "is bad: " + slot.error->message : "differs from the one that was mounted");
+    report(std::move(finding));
+  }
+  return {};
+}
+
+Result<void> Verifier::zeros(std::uint64_t begin, std::uint64_t end) {
+  return walk(begin, end, [&](const ReadStream::Piece& piece) -> Result<void> {
+    Finding finding{.what = Finding::What::kPadding, .device_offset = piece.offset_bytes};
+    if (piece.failed) {
+      finding.what = Finding::What::kRead;
+      finding.message = piece.error.message;
+      report(std::move(finding));
+    } else if (const auto at = first_non_zero(piece.bytes)) {
+      finding.device_offset += *at;
+      finding.message = fmt::format("byte {} between the sections is not zero", finding.device_offset);
+      report(std::move(finding));
+    }
+    return {};
+  });
+}
+
+// As zeros(), where `begin` is the end of a section, in the middle of a block.
+Result<void> Verifier::zero_tail(std::uint64_t begin, std::uint64_t end) {
+  const std::uint64_t aligned = std::min(end, round_up(begin, layout::kSectorBytes));
+  if (begin < aligned) {
+    DLFS_TRY_ASSIGN(const base::Arena memory, base::Arena::create(layout::kSectorBytes, false));
+    const std::uint64_t block = round_down(begin, layout::kSectorBytes);
+    Finding finding{.what = Finding::What::kPadding, .device_offset = begin};
+    const auto sector = memory.bytes().first(layout::kSectorBytes);
+    if (const auto read = block::read_all(second_, block, sector, volume_.options().timeout); !read.ok()) {
+      finding.what = Finding::What::kRead;
+      finding.message = read.error().message;
+      report(std::move(finding));
+    } else if (const auto at = first_non_zero(sector.subspan(begin - block, aligned - begin))) {
+      finding.device_offset += *at;
+      finding.message = fmt::format("byte {} behind a section is not zero", finding.device_offset);
+      report(std::move(finding));
+    }
+    report_.bytes += aligned - begin;
+  }
+  return zeros(aligned, end);
+}
+
+Result<void> Verifier::data() {
+  const Extent& extent = superblock_.data;
+  ChunkChecker checker(volume_, second_, [this](Finding finding) { report(std::move(finding)); });
+  DLFS_TRY(walk(extent.offset_bytes, extent.offset_bytes + extent.length_bytes, [&](const ReadStream::Piece& piece) -> Result<void> {
+    if (piece.failed) return unreadable_chunks(piece, checker);
+    for (std::uint64_t at = 0; at < piece.bytes.size(); at += superblock_.chunk_bytes) {
+      DLFS_TRY(checker.check(piece.bytes.subspan(at, superblock_.chunk_bytes)));
+    }
+    return {};
+  }));
+  DLFS_TRY(checker.finish());
+  report_.samples = checker.samples();
+  report_.bad_samples = checker.bad_samples();
+  report_.bad_chunks = checker.bad_chunks();
+  return {};
+}
+
+// A piece of several chunks could not be read: each of them is tried alone, so that only what is really lost is reported.
+Result<void> Verifier::unreadable_chunks(const ReadStream::Piece& piece, ChunkChecker& checker) {
+  DLFS_TRY_ASSIGN(const base::Arena memory, base::Arena::create(superblock_.chunk_bytes));
+  const auto chunk = memory.bytes().first(superblock_.chunk_bytes);
+  for (std::uint64_t at = 0; at < piece.bytes.size(); at += superblock_.chunk_bytes) {
+    const auto again = block::read_all(second_, piece.offset_bytes + at, chunk, volume_.options().timeout);
+    if (again.ok()) DLFS_TRY(checker.check(chunk));
+    else if (again.error().code == Code::kTimedOut) return again;
+    else checker.unreadable(again.error());
+  }
+  return {};
+}
+
+Result<void> Verifier::names() {
+  const Extent& extent = superblock_.names;
+  DLFS_TRY(walk(extent.offset_bytes, extent.offset_bytes + extent.length_bytes, [&](const ReadStream::Piece& piece) -> Result<void> {
+    if (piece.failed) {
+      names_damaged_ = true;
+      Finding finding{.what = Finding::What::kRead, .device_offset = piece.offset_bytes};
+      finding.message = "names cannot be read: " + piece.error.message;
+      report(std::move(finding));
+      return {};
+    }
+    for (std::uint64_t at = 0; at < piece.bytes.size(); at += layout::kNameBlockBytes) {
+      name_block(piece.offset_bytes + at, piece.bytes.subspan(at, layout::kNameBlockBytes));
+    }
+    return {};
+  }));
+  if (volume_.directory().has_names() && !names_damaged_ && next_name_ != volume_.size()) {
+    Finding finding{.what = Finding::What::kNames, .device_offset = extent.offset_bytes};
+    finding.message = fmt::format("there are names for {} samples of {}", next_name_, volume_.size());
+    report(std::move(finding));
+  }
+  return {};
+}
+
+void Verifier::name_block(std::uint64_t offset, std::span<const std::byte> bytes) {
+  const auto block = layout::NameBlock::decode(bytes, superblock_.record_salt);
+  Finding finding{.what = Finding::What::kNames, .device_offset = offset};
+  if (!block.ok()) {
+    names_damaged_ = true;
+    finding.message = fmt::format("the names at byte {} are damaged: {}", offset, block.error().message);
+    return report(std::move(finding));
+  }
+  if (block->first_id().value != next_name_ && !names_damaged_) {
+    finding.message = fmt::format("the names at byte {} begin with sample {}, not {}", offset, block->first_id().value, next_name_);
+    report(std::move(finding));
+  }
+  const std::uint64_t number = (offset - superblock_.names.offset_bytes) / layout::kNameBlockBytes;
+  for (std::size_t i = 0; i < block->count(); ++i) {
+    check_index_of(SampleId{block->first_id().value + static_cast<std::uint32_t>(i)}, block->name(i), number, offset);
+  }
+  next_name_ = std::uint64_t{block->first_id().value} + block->count();
+}
+
+// Does the index lead from this name to this sample, and from this sample to this block?
+void Verifier::check_index_of(SampleId id, std::string_view name, std::uint64_t block, std::uint64_t offset) {
+  const directory::Directory& directory = volume_.directory();
+  const std::uint64_t hash = directory::name_hash(name, superblock_.record_salt);
+  std::size_t count = 0;
+  if (directory.has_names() && id.value < directory.sample_count()) {
+    count = directory.candidates(hash, candidates_);
+    if (count > candidates_.size()) {
+      candidates_.resize(count);
+      count = directory.candidates(hash, candidates_);
+    }
+    const auto listed = std::span(candidates_).first(std::min(count, candidates_.size()));
+    if (std::ranges::find(listed, id) != listed.end() && directory.name_block_of(id) == block) return;
+  }
+  Finding finding{.what = Finding::What::kIndex, .has_id = true, .id = id, .name = base::escape(name), .device_offset = offset};
+  finding.message = fmt::format("the index does not lead to sample {} by its name '{}'", id.value, finding.name);
+  report(std::move(finding));
+}
+
+Result<void> Verifier::section(const char* what, const Extent& extent) {
+  std::uint32_t crc = 0;
+  bool failed = false;
+  DLFS_TRY(walk(extent.offset_bytes, extent.offset_bytes + extent.length_bytes, [&](const ReadStream::Piece& piece) -> Result<void> {
+    if (piece.failed) {
+      failed = true;
+      Finding finding{.what = Finding::What::kRead, .device_offset = piece.offset_bytes};
+      finding.message = fmt::format("the {} cannot be read: {}", what, piece.error.message);
+      report(std::move(finding));
+    } else {
+      crc = base::crc32c(piece.bytes, crc);
+    }
+    return {};
+  }));
+  if (!failed && crc != extent.crc) {
+    Finding finding{.what = Finding::What::kIndex, .device_offset = extent.offset_bytes};
+    finding.message = fmt::format("the {} at byte {} is damaged: its CRC32C is {:08x}, not {:08x}", what, extent.offset_bytes, crc, extent.crc);
+    report(std::move(finding));
+  }
+  return {};
+}
+
+Result<VerifyReport> Verifier::run() {
+  candidates_.resize(16);
+  DLFS_TRY(superblocks());
+  DLFS_TRY(zeros(layout::kSuperblockOffsets[0] + layout::kSuperblockBytes, layout::kSuperblockOffsets[1]));
+  DLFS_TRY(zeros(layout::kSuperblockOffsets[1] + layout::kSuperblockBytes, superblock_.data.offset_bytes));
+  DLFS_TRY(data());
+  std::uint64_t end = superblock_.data.offset_bytes + superblock_.data.length_bytes;
+  const auto between = [&](const Extent& extent) -> Result<void> {   // from the end of what was read last to this section
+    if (extent.length_bytes == 0) return {};
+    DLFS_TRY(zero_tail(end, extent.offset_bytes));
+    end = extent.offset_bytes + extent.length_bytes;
+    return {};
+  };
+  DLFS_TRY(between(superblock_.names));
+  DLFS_TRY(names());
+  DLFS_TRY(between(superblock_.index));
+  DLFS_TRY(section("index", superblock_.index));
+  DLFS_TRY(between(superblock_.schema));
+  DLFS_TRY(section("schema", superblock_.schema));
+  DLFS_TRY(zero_tail(end, superblock_.device_bytes));
+  return report_;
+}
+
+}  // namespace
+
+Result<VerifyReport> verify(const Volume& volume, const std::function<void(const Finding&)>& found,
+                            const std::function<bool(std::uint64_t, std::uint64_t)>& progress) {
+  DLFS_TRY_ASSIGN(const auto device, volume.open_device(kDepth));
+  DLFS_TRY_ASSIGN(const auto second, volume.open_device(kDepth));
+  return Verifier(volume, *device, *second, found, progress).run();
+}
+
+}  // namespace dlfs::volume
