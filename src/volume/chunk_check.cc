@@ -48,7 +48,7 @@ void ChunkChecker::next_chunk() noexcept {
   chunk_bad_ = false;
 }
 
-Result<void> ChunkChecker::check(std::span<const std::byte> chunk) {
+void ChunkChecker::check(std::span<const std::byte> chunk) {
   const directory::Directory& directory = volume_.directory();
   std::uint64_t checked = 0;   // bytes of the chunk
   if (large_ && at_slot_in(begin() + 1)) large_.reset();
@@ -67,7 +67,6 @@ Result<void> ChunkChecker::check(std::span<const std::byte> chunk) {
   if (large_) check_large(chunk);
   else check_zero(chunk, checked, chunk_bytes_, "behind the last record of a chunk");
   next_chunk();
-  return {};
 }
 
 void ChunkChecker::check_zero(std::span<const std::byte> chunk, std::uint64_t from, std::uint64_t to, const char* where) {

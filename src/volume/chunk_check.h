@@ -21,7 +21,7 @@ class ChunkChecker {
   // `device` is for what is read out of turn: the tables of large records.
   ChunkChecker(const Volume& volume, block::BlockDevice& device, std::function<void(Finding)> found);
 
-  Result<void> check(std::span<const std::byte> chunk);    // the next chunk
+  void check(std::span<const std::byte> chunk);            // the next chunk
   void unreadable(const Error& error);                     // the next chunk could not be read
   Result<void> finish();                                   // after the last
 

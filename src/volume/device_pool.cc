@@ -19,7 +19,9 @@ Result<std::span<const std::byte>> DeviceLease::read(std::uint64_t offset_bytes,
   const std::uint64_t unit = request_unit(device_->geometry());
   const std::uint64_t begin = round_down(offset_bytes, unit);
   const std::uint64_t end = round_up(offset_bytes + length_bytes, unit);
-  if (buffer_.bytes().size() < end - begin) DLFS_TRY_ASSIGN(buffer_, base::Arena::create(end - begin, false));
+  if (buffer_.bytes().size() < end - begin) {
+    DLFS_TRY_ASSIGN(buffer_, base::Arena::create(end - begin, false));
+  }
   if (end > begin) DLFS_TRY(block::read_all(*device_, begin, buffer_.bytes().first(end - begin), timeout));
   return std::span<const std::byte>(buffer_.bytes().subspan(offset_bytes - begin, length_bytes));
 }

@@ -19,6 +19,7 @@ using layout::Superblock;
 
 constexpr std::uint32_t kPieceBytes = 1u << 20;
 constexpr std::uint32_t kMountDepth = 32;
+constexpr std::uint64_t kHugeFromBytes = 64u << 20;   // below, rounding up to huge pages would weigh more than they bring
 
 std::string quoted(std::string_view url) { return "'" + base::escape(url) + "'"; }
 
@@ -98,7 +99,8 @@ Result<Superblock> choose_superblock(std::string_view url, block::BlockDevice& d
 Result<base::Arena> read_section(std::string_view url, block::BlockDevice& device, const char* what, const layout::Extent& extent,
                                  std::chrono::milliseconds timeout) {
   const std::uint64_t unit = request_unit(device.geometry());
-  DLFS_TRY_ASSIGN(base::Arena memory, base::Arena::create(round_up(extent.length_bytes, std::max<std::uint64_t>(unit, 4096))));
+  DLFS_TRY_ASSIGN(base::Arena memory, base::Arena::create(round_up(extent.length_bytes, std::max<std::uint64_t>(unit, 4096)),
+                                                                 extent.length_bytes >= kHugeFromBytes));
   ReadStream stream(device, memory.bytes(), kPieceBytes, extent.offset_bytes, extent.offset_bytes + extent.length_bytes, timeout);
   std::uint32_t crc = 0;
   while (!stream.done()) {

@@ -12,7 +12,9 @@ namespace dlfs::volume {
 
 Result<void> SectionWriter::append(std::span<const std::byte> bytes) {
   while (!bytes.empty()) {
-    if (buffer_.empty()) DLFS_TRY_ASSIGN(buffer_, queue_.acquire());
+    if (buffer_.empty()) {
+      DLFS_TRY_ASSIGN(buffer_, queue_.acquire());
+    }
     const std::size_t count = std::min<std::size_t>(bytes.size(), buffer_.size() - used_);
     std::memcpy(buffer_.data() + used_, bytes.data(), count);
     used_ += count;

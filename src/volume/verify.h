@@ -12,11 +12,11 @@ namespace dlfs::volume {
 struct Finding {
   enum class What { kRecord, kLargeRecord, kPadding, kNames, kSuperblock, kRead, kIndex } what;
   bool has_id = false;
-  SampleId id;
-  std::string name;               // escaped; empty when unknown
+  SampleId id{};
+  std::string name{};             // escaped; empty when unknown
   std::uint64_t chunk = 0;
   std::uint64_t device_offset = 0;
-  std::string message;
+  std::string message{};
 };
 
 struct VerifyReport {

@@ -347,8 +347,8 @@ Result<void> VolumeWriter::write_names(SectionWriter& section) {
                            [this](SampleId first) { builder_.add_name_block(first); },
                            [&section](std::span<const std::byte> block) { return section.append(block); });
   DLFS_TRY(names_->for_each([&](SampleId id, std::string_view name) -> Result<bool> {
-    DLFS_TRY(writer.add(id, name));
-    return true;
+    auto added = writer.add(id, name);
+    return added.ok() ? Result<bool>(true) : Result<bool>(std::move(added).error());
   }));
   DLFS_TRY(writer.finish());
   return refuse_duplicates(*names_, std::move(writer).take_hashes(), superblock_.record_salt);
