@@ -21,7 +21,7 @@ struct WriterOptions {
   std::uint64_t pool_bytes = 64u << 20;         // of open chunks, for append()
   std::uint64_t seed = 0;                       // of the placement
   bool names = true;
-  std::string spool_directory;                  // temporary names; empty: the destination's directory, else TMPDIR
+  std::string spool_directory{};                // temporary names; empty: the destination's directory, else TMPDIR
 };
 
 // Regular files are written as "PATH.partial", locked, and renamed over PATH at commit; block devices in place, marked
