@@ -14,14 +14,18 @@ namespace {
 
 using namespace dlfs::order;
 
-// In standard deviations from the mean, by the Wilson-Hilferty cube root.
-double deviations(const std::vector<std::uint64_t>& counts, double degrees) {
-  double total = 0, sum = 0;
-  for (const auto count : counts) total += static_cast<double>(count);
-  const double expected = total / static_cast<double>(counts.size());
-  for (const auto count : counts) {
-    const double off = static_cast<double>(count) - expected;
-    sum += off * off / expected;
+// Chi-square of rows of `columns` equally likely values, whatever the rows' totals, in standard deviations from its
+// mean by the Wilson-Hilferty cube root.
+double deviations(const std::vector<std::uint64_t>& counts, std::size_t columns, double degrees) {
+  double sum = 0;
+  for (std::size_t row = 0; row < counts.size(); row += columns) {
+    double total = 0;
+    for (std::size_t i = 0; i < columns; ++i) total += static_cast<double>(counts[row + i]);
+    const double expected = total / static_cast<double>(columns);
+    for (std::size_t i = 0; i < columns; ++i) {
+      const double off = static_cast<double>(counts[row + i]) - expected;
+      sum += off * off / expected;
+    }
   }
   const double spread = 2.0 / (9.0 * degrees);
   return (std::cbrt(sum / degrees) - (1.0 - spread)) / std::sqrt(spread);
@@ -66,7 +70,9 @@ void measure(const char* what, std::uint64_t n, std::uint64_t draws, const Permu
   std::array<std::uint64_t, 64> values, others;
   const std::uint64_t runs = draws / values.size();
   for (std::uint64_t run = 0; run < runs; ++run) {
-    const std::uint64_t begin = run * (n / runs);
+    const std::uint64_t slack =
+        n / runs - values.size() + 1;  // a fixed jitter, so that the runs' starts have no pattern
+    const std::uint64_t begin = run * n / runs + dlfs::base::mix64(run) % slack;
     order.map(begin, 1, values);
     other.map(begin, 1, others);
     for (std::size_t i = 0; i < values.size(); ++i) {
@@ -75,10 +81,13 @@ void measure(const char* what, std::uint64_t n, std::uint64_t draws, const Permu
     }
   }
   const double grid = kGrid - 1, low = kLow - 1;
+  const double fixed =
+      draws == n ? 1 : 0;  // a whole permutation fills every column alike: a degree of freedom less a column
   std::printf("| %llu | %llu | %s | %.2f | %.2f | %.2f | %.2f | %.2f | %.2f |\n", static_cast<unsigned long long>(n),
-              static_cast<unsigned long long>(runs * values.size()), what, deviations(tally.cells, grid * grid),
-              deviations(tally.low, low * low), deviations(tally.steps, grid), tally.neighbours.deviations(),
-              deviations(tally.shifts, grid), tally.other_order.deviations());
+              static_cast<unsigned long long>(runs * values.size()), what,
+              deviations(tally.cells, kGrid, grid * (kGrid - fixed)), deviations(tally.low, kLow, low * (kLow - fixed)),
+              deviations(tally.steps, kGrid, grid), tally.neighbours.deviations(),
+              deviations(tally.shifts, kGrid, grid), tally.other_order.deviations());
 }
 
 Permutation order_of(std::uint64_t n, std::uint64_t seed, std::uint64_t epoch) {
@@ -92,9 +101,10 @@ int main() {
   std::puts("| --- | --- | --- | --- | --- | --- | --- | --- | --- |");
   const std::uint64_t all = 100000000;
   for (const std::uint64_t n : {all, std::uint64_t{1000000007}, std::uint64_t{1} << 32}) {
-    measure("next epoch", n, all, order_of(n, 1, 0), order_of(n, 1, 1));
-    measure("seed, lowest bit", n, all, order_of(n, 1, 0), order_of(n, 0, 0));
-    measure("seed, highest bit", n, all, order_of(n, 1, 0), order_of(n, 1 ^ (std::uint64_t{1} << 63), 0));
+    const std::uint64_t draws = n == all ? all : std::uint64_t{1} << 25;
+    measure("next epoch", n, draws, order_of(n, 1, 0), order_of(n, 1, 1));
+    measure("seed, lowest bit", n, draws, order_of(n, 1, 0), order_of(n, 0, 0));
+    measure("seed, highest bit", n, draws, order_of(n, 1, 0), order_of(n, 1 ^ (std::uint64_t{1} << 63), 0));
   }
   return 0;
 }

@@ -150,7 +150,7 @@ def plot(samples, path):
     grid = figure.add_gridspec(2, 1, height_ratios=[1, 1.3])
     for axes, name in zip(grid[0].subgridspec(1, len(shown)).subplots(sharey=True), shown):
         order = samples[name][0]
-        picked = np.arange(0, len(order), max(1, len(order) // 4000))
+        picked = np.random.default_rng(2).integers(0, len(order), 4000)
         axes.scatter(picked / len(order), order[picked] / len(order), s=1, c=order[picked] * CLASSES // len(order), cmap="tab10")
         axes.set(title=name.replace(", ", ",\n"), xlabel="position in the epoch", xlim=(0, 1), ylim=(0, 1))
         axes.title.set_fontsize(9)
@@ -162,7 +162,7 @@ def plot(samples, path):
         left.plot(np.maximum(distance, 1e-5), np.arange(1, len(distance) + 1) / len(distance), style, label=name)
     left.set(xscale="log", xlabel="distance of neighbours, in the source (share of the data set)", ylabel="share of neighbours",
              title="Neighbour distance (cumulative)")
-    left.legend(fontsize=8)
+    left.legend(fontsize=8, loc="upper left", bbox_to_anchor=(0.02, 0.98))
     names = list(samples)
     width = 0.4
     rows = np.arange(len(names))
