@@ -1,4 +1,5 @@
-// BlockDevice: asynchronous reads and writes at byte offsets of one device. Volumes and readers see devices only through this.
+// BlockDevice: asynchronous reads and writes at byte offsets of one device. Volumes and readers see devices only
+// through this.
 #pragma once
 
 #include <chrono>
@@ -24,24 +25,24 @@ struct Geometry {
   std::uint32_t max_transfer_bytes = 0;        // longer requests are split by submit(), invisibly
   std::uint32_t max_in_flight = 0;             // requests that submit() accepts before it returns short
   bool read_only = false;
-  bool growable = false;                       // a regular file: a write past the end extends it
+  bool growable = false;  // a regular file: a write past the end extends it
 };
 
 enum class Op : std::uint8_t { kRead, kWrite, kFlush };  // kFlush: all writes completed before it are durable; no data
 
 struct Request {
   Op op = Op::kRead;
-  std::byte* data = nullptr;      // owned by the caller until the completion has been polled; not written by kWrite
+  std::byte* data = nullptr;  // owned by the caller until the completion has been polled; not written by kWrite
   std::uint32_t length_bytes = 0;
   std::uint64_t offset_bytes = 0;
-  std::uint64_t user_data = 0;    // comes back in the completion
+  std::uint64_t user_data = 0;  // comes back in the completion
 };
 
 struct Completion {
   std::uint64_t user_data = 0;
-  // 0: all bytes transferred; never a short success. EINVAL: misaligned. EIO: a read past the end, or a file that shrank
-  // after it was opened. EROFS: a write through a handle opened for reading. ENOSPC: a write past the end of a device
-  // that cannot grow, or a full disk. Others are the device's own.
+  // 0: all bytes transferred; never a short success. EINVAL: misaligned. EIO: a read past the end, or a file that
+  // shrank after it was opened. EROFS: a write through a handle opened for reading. ENOSPC: a write past the end of a
+  // device that cannot grow, or a full disk. Others are the device's own.
   int errno_value = 0;
   std::uint16_t nvme_status = 0;
   std::uint32_t length_bytes = 0;  // bytes transferred: all when errno_value is 0, else those before the failure
@@ -49,38 +50,43 @@ struct Completion {
 
 struct OpenOptions {
   bool write = false;
-  bool create = false;             // make a regular file that does not exist (implies write)
-  bool direct = true;              // try O_DIRECT; falls back, and says so once in notes()
+  bool create = false;  // make a regular file that does not exist (implies write)
+  bool direct = true;   // try O_DIRECT; falls back, and says so once in notes()
   std::uint32_t queue_depth = 128;
 };
 
-// **Thread**: one thread at a time; each poller opens its own handle. The thread that submits also polls; a handle changes
-// hands only when nothing is in flight. **Lifetime**: destruction waits for what is in flight. **Fork**: in a forked child
-// the handle is dead, submit() and poll() return 0; destroying it there is safe and leaves the parent's requests alone.
+// **Thread**: one thread at a time; each poller opens its own handle. The thread that submits also polls; a handle
+// changes hands only when nothing is in flight. **Lifetime**: destruction waits for what is in flight. **Fork**: in a
+// forked child the handle is dead, submit() and poll() return 0; destroying it there is safe and leaves the parent's
+// requests alone.
 class BlockDevice {
  public:
   virtual ~BlockDevice() = default;
   virtual const Geometry& geometry() const noexcept = 0;
   virtual const std::string& url() const noexcept = 0;  // canonical; open_device(url()) reaches the same bytes
-  // Fallbacks that were taken ("io_uring is forbidden here (EPERM): using a pool of threads"), one a line; empty when none.
+  // Fallbacks that were taken ("io_uring is forbidden here (EPERM): using a pool of threads"), one a line; empty when
+  // none.
   virtual const std::string& notes() const noexcept = 0;
-  virtual const char* engine() const noexcept = 0;      // "io_uring", "threads", "memory"
+  virtual const char* engine() const noexcept = 0;  // "io_uring", "threads", "memory"
 
   // Takes a prefix of `requests` and returns its length; fewer than all when max_in_flight is reached. Never blocks.
   virtual std::size_t submit(std::span<const Request> requests) noexcept = 0;
   // Moves finished requests into `completions`, in any order; returns how many. Never blocks.
   virtual std::size_t poll(std::span<Completion> completions) noexcept = 0;
-  // Readable when poll() may have something (level-triggered until polled empty). Valid for the device's lifetime. Only for
-  // poll(2), epoll or select: its bytes belong to the device. Sleeping on it may end with EINTR: call poll() and sleep again.
+  // Readable when poll() may have something (level-triggered until polled empty). Valid for the device's lifetime. Only
+  // for poll(2), epoll or select: its bytes belong to the device. Sleeping on it may end with EINTR: call poll() and
+  // sleep again.
   virtual int wait_descriptor() const noexcept = 0;
   virtual std::size_t in_flight() const noexcept = 0;
-  // A hint that requests will use this memory (registered buffers). The memory must outlive the device. May do nothing.
+  // A hint that requests will use this memory (registered buffers); an empty span forgets all that was named before.
+  // The memory must outlive the device, or be forgotten first: what is mapped at its address later would be read and
+  // written in vain. Ignored while requests are in flight. May do nothing.
   virtual void register_memory(std::span<std::byte> memory) noexcept = 0;
 };
 
-// Opens `url` ("PATH", "file:PATH", "mem:NAME[?size=1GiB]"; see block/url.h). A memory device lives in this process, shared
-// by name, as long as any handle to it is open; `size` makes it when it does not exist. **Blocks**. **Errors**: kNotFound, kInvalidArgument (unknown scheme: names the known ones), kReadOnly,
-// kUnsupported, kIo.
+// Opens `url` ("PATH", "file:PATH", "mem:NAME[?size=1GiB]"; see block/url.h). A memory device lives in this process,
+// shared by name, as long as any handle to it is open; `size` makes it when it does not exist. **Blocks**. **Errors**:
+// kNotFound, kInvalidArgument (unknown scheme: names the known ones), kReadOnly, kUnsupported, kIo.
 Result<std::unique_ptr<BlockDevice>> open_device(std::string_view url, const OpenOptions& options = {});
 
 // Synchronous conveniences on top of submit and poll, for mount and tools. Alignment is theirs to keep as well.

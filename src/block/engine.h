@@ -1,5 +1,5 @@
-// Engine: how one system call's worth of file I/O is run in the background. FileDevice decides what is run; engines know
-// nothing of requests, alignment or the end of the file, so that a test can put a faulty one beneath a FileDevice.
+// Engine: how one system call's worth of file I/O is run in the background. FileDevice decides what is run; engines
+// know nothing of requests, alignment or the end of the file, so that a test can put a faulty one beneath a FileDevice.
 #pragma once
 
 #include <cstddef>
@@ -27,8 +27,8 @@ struct Finished {
   int result = 0;  // as the system call: bytes transferred, or a negative errno
 };
 
-// **Thread**: one at a time, as BlockDevice. At most `depth` pieces (given at creation) are in flight; then queue() cannot
-// fail. **Lifetime**: the owner destroys it with nothing in flight, or after abandon().
+// **Thread**: one at a time, as BlockDevice. At most `depth` pieces (given at creation) are in flight; then queue()
+// cannot fail. **Lifetime**: the owner destroys it with nothing in flight, or after abandon().
 class Engine {
  public:
   virtual ~Engine() = default;

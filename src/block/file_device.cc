@@ -85,7 +85,7 @@ std::size_t FileDevice::poll(std::span<Completion> completions) noexcept {
 
 void FileDevice::register_memory(std::span<std::byte> memory) noexcept {
   // The kernel waits for all that is in flight before it changes the table.
-  if (in_flight_ == 0 && !memory.empty() && !guard_.forked()) engine_->register_memory(memory);
+  if (in_flight_ == 0 && !guard_.forked()) engine_->register_memory(memory);
 }
 
 int FileDevice::check(const Request& request) noexcept {
@@ -106,7 +106,9 @@ int FileDevice::check(const Request& request) noexcept {
 
 bool FileDevice::reaches_past_end(std::uint64_t end_bytes) noexcept {
   Geometry& geometry = file_.geometry;
-  const auto past = [&] { return end_bytes > geometry.capacity_bytes && end_bytes - geometry.capacity_bytes >= geometry.block_bytes; };
+  const auto past = [&] {
+    return end_bytes > geometry.capacity_bytes && end_bytes - geometry.capacity_bytes >= geometry.block_bytes;
+  };
   if (!past()) return false;
   struct stat status = {};  // another handle may have made the file longer
   if (file_.regular && fstat(file_.fd.get(), &status) == 0) {
@@ -121,7 +123,8 @@ void FileDevice::issue(std::uint32_t token) noexcept {
   Piece piece{.token = token};
   slot.direct = file_.direct;
   if (slot.error != 0 || (request.op != Op::kFlush && request.length_bytes == 0)) {
-    piece.kind = PieceKind::kNothing;  // the result comes through the engine, so that the descriptor tells of it as well
+    piece.kind =
+        PieceKind::kNothing;  // the result comes through the engine, so that the descriptor tells of it as well
   } else if (request.op == Op::kFlush) {
     piece.kind = PieceKind::kFlush;
   } else {

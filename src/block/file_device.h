@@ -17,8 +17,8 @@ enum class EngineChoice : std::uint8_t { kBest, kUring, kThreads };  // kBest: i
 Result<std::unique_ptr<BlockDevice>> open_file_device(const std::string& path, const OpenOptions& options,
                                                       EngineChoice choice = EngineChoice::kBest);
 
-// Checks requests, cuts them into pieces of max_transfer_bytes, continues short and interrupted pieces, and knows where the
-// file ends. A request has one piece in flight at a time, so that max_in_flight bounds the engine's depth.
+// Checks requests, cuts them into pieces of max_transfer_bytes, continues short and interrupted pieces, and knows where
+// the file ends. A request has one piece in flight at a time, so that max_in_flight bounds the engine's depth.
 class FileDevice final : public BlockDevice {
  public:
   // `engine` works on file.fd with a depth of at least file.geometry.max_in_flight.

@@ -19,23 +19,27 @@ constexpr std::size_t kWindow = 16;  // requests in flight: enough for a device'
 
 const char* verb(Op op) {
   switch (op) {
-    case Op::kRead: return "read";
-    case Op::kWrite: return "write";
-    case Op::kFlush: return "flush";
+    case Op::kRead:
+      return "read";
+    case Op::kWrite:
+      return "write";
+    case Op::kFlush:
+      return "flush";
   }
   return "use";
 }
 
 std::string describe(const BlockDevice& device, const Request& request) {
   if (request.op == Op::kFlush) return fmt::format("cannot flush {}", base::escape(device.url()));
-  return fmt::format("cannot {} {} bytes at offset {} of {}", verb(request.op), request.length_bytes, request.offset_bytes,
-                     base::escape(device.url()));
+  return fmt::format("cannot {} {} bytes at offset {} of {}", verb(request.op), request.length_bytes,
+                     request.offset_bytes, base::escape(device.url()));
 }
 
 // One range cut into requests of the device's preferred size; request i is rebuilt from its number alone.
 class Transfer {
  public:
-  Transfer(BlockDevice& device, Op op, std::uint64_t offset, std::span<std::byte> data, std::chrono::milliseconds timeout)
+  Transfer(BlockDevice& device, Op op, std::uint64_t offset, std::span<std::byte> data,
+           std::chrono::milliseconds timeout)
       : device_(device), op_(op), offset_(offset), data_(data), timeout_(timeout) {
     const Geometry& geometry = device.geometry();
     step_ = std::max(geometry.preferred_transfer_bytes, geometry.block_bytes);
@@ -122,15 +126,18 @@ std::string advice(const Geometry& geometry, const Request& request, int error) 
   const std::uint64_t end = request.offset_bytes + request.length_bytes;
   switch (error) {
     case EINVAL:
-      return fmt::format("; offsets and lengths must be multiples of {} bytes and memory aligned to {}", geometry.block_bytes,
-                         geometry.memory_alignment_bytes);
+      return fmt::format("; offsets and lengths must be multiples of {} bytes and memory aligned to {}",
+                         geometry.block_bytes, geometry.memory_alignment_bytes);
     case EIO:
       return end > geometry.capacity_bytes ? fmt::format("; the device ends at {} bytes", geometry.capacity_bytes)
                                            : "; see the kernel's log for the device's own error";
     case ENOSPC:
-      return geometry.growable ? "; free some space" : fmt::format("; the device holds {} bytes", geometry.capacity_bytes);
-    case EROFS: return "; it is open for reading only";
-    default: return {};
+      return geometry.growable ? "; free some space"
+                               : fmt::format("; the device holds {} bytes", geometry.capacity_bytes);
+    case EROFS:
+      return "; it is open for reading only";
+    default:
+      return {};
   }
 }
 

@@ -30,11 +30,12 @@ struct Store {
   base::Arena memory;
   std::uint64_t size_bytes = 0;
   std::uint32_t block_bytes = 0;
-  std::shared_mutex mutex;  // handles live on different threads; a device orders overlapping transfers somehow, not torn
+  std::shared_mutex
+      mutex;  // handles live on different threads; a device orders overlapping transfers somehow, not torn
 };
 
-// The one process-wide table: open_device() is given nothing but a URL, and two handles to mem:NAME must meet somewhere. It
-// holds no device alive; the names of closed ones are swept when the next is opened.
+// The one process-wide table: open_device() is given nothing but a URL, and two handles to mem:NAME must meet
+// somewhere. It holds no device alive; the names of closed ones are swept when the next is opened.
 struct NameTable {
   std::mutex mutex;
   std::map<std::string, std::weak_ptr<Store>, std::less<>> stores;
@@ -47,8 +48,8 @@ NameTable& name_table() {
 
 Result<std::shared_ptr<Store>> make_store(const Url& url) {
   if (url.size_bytes == 0) {
-    return base::make_error(Code::kNotFound, "no memory device {0} is open in this process; write mem:{0}?size=1GiB to make it",
-                            url.path);
+    return base::make_error(
+        Code::kNotFound, "no memory device {0} is open in this process; write mem:{0}?size=1GiB to make it", url.path);
   }
   DLFS_TRY_ASSIGN(base::Arena memory, base::Arena::create(url.size_bytes, false));
   auto store = std::make_shared<Store>();
@@ -65,9 +66,10 @@ Result<std::shared_ptr<Store>> find_or_make_store(const Url& url) {
   const auto found = table.stores.find(url.path);
   if (auto store = found == table.stores.end() ? nullptr : found->second.lock()) {
     if (url.size_bytes != 0 && (url.size_bytes != store->size_bytes || url.block_bytes != store->block_bytes)) {
-      return base::make_error(Code::kInvalidArgument,
-                              "memory device {} is open with {} bytes in blocks of {}; leave size and block out, or close it first",
-                              url.path, store->size_bytes, store->block_bytes);
+      return base::make_error(
+          Code::kInvalidArgument,
+          "memory device {} is open with {} bytes in blocks of {}; leave size and block out, or close it first",
+          url.path, store->size_bytes, store->block_bytes);
     }
     return store;
   }

@@ -10,8 +10,10 @@ namespace dlfs::block {
 Result<std::unique_ptr<BlockDevice>> open_device(std::string_view url, const OpenOptions& options) {
   DLFS_TRY_ASSIGN(const Url parsed, parse_url(url));
   switch (parsed.scheme) {
-    case Scheme::kFile: return open_file_device(parsed.path, options);
-    case Scheme::kMemory: return open_memory_device(parsed, options);
+    case Scheme::kFile:
+      return open_file_device(parsed.path, options);
+    case Scheme::kMemory:
+      return open_memory_device(parsed, options);
   }
   return Error{Code::kUnsupported, "this kind of device cannot be opened"};
 }

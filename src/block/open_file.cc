@@ -51,7 +51,8 @@ Error open_error(const std::string& path, const OpenOptions& options, int error)
     case EROFS:
       failure.message += "; choose a destination on a writable file system";
       break;
-    default: break;
+    default:
+      break;
   }
   return failure;
 }
@@ -62,7 +63,8 @@ Result<void> check_kind(const std::string& path, const struct stat& status) {
                      : S_ISCHR(status.st_mode)  ? "a character device"
                      : S_ISFIFO(status.st_mode) ? "a pipe"
                                                 : "a socket";
-  return base::make_error(Code::kInvalidArgument, "{} is {}; name a regular file or a block device", base::escape(path), kind);
+  return base::make_error(Code::kInvalidArgument, "{} is {}; name a regular file or a block device", base::escape(path),
+                          kind);
 }
 
 // What the kernel says that O_DIRECT needs: nothing when it does not say, zeros when O_DIRECT is refused.
@@ -100,9 +102,9 @@ Result<void> settle_direct(OpenedFile& file, std::uint32_t sector_bytes) {
   alignment.block_bytes = std::max(alignment.block_bytes, sector_bytes);
   std::string reason;
   if (!alignment.usable()) {
-    reason = stated->block_bytes == 0
-                 ? "the file system does not support it"
-                 : fmt::format("it needs blocks of {} bytes, and volumes are laid out in {}", stated->block_bytes, kPageBytes);
+    reason = stated->block_bytes == 0 ? "the file system does not support it"
+                                      : fmt::format("it needs blocks of {} bytes, and volumes are laid out in {}",
+                                                    stated->block_bytes, kPageBytes);
   } else if (const int error = try_direct_read(file.fd.get(), alignment); error == EINVAL || error == EOPNOTSUPP) {
     reason = fmt::format("the first read with it failed ({})", std::strerror(error));
   }
@@ -124,7 +126,8 @@ Result<void> learn_block_device(OpenedFile& file, const OpenOptions& options, st
   int sector = 0;
   int read_only = 0;
   const int fd = file.fd.get();
-  if (ioctl(fd, BLKGETSIZE64, &capacity) != 0 || ioctl(fd, BLKSSZGET, &sector) != 0 || ioctl(fd, BLKROGET, &read_only) != 0) {
+  if (ioctl(fd, BLKGETSIZE64, &capacity) != 0 || ioctl(fd, BLKSSZGET, &sector) != 0 ||
+      ioctl(fd, BLKROGET, &read_only) != 0) {
     return base::errno_error(errno, fmt::format("cannot ask {} for its size", base::escape(file.url)));
   }
   if (read_only != 0 && options.write) {
@@ -132,7 +135,8 @@ Result<void> learn_block_device(OpenedFile& file, const OpenOptions& options, st
                             base::escape(file.url));
   }
   file.geometry.capacity_bytes = capacity;
-  if (sector > 0 && std::has_single_bit(static_cast<unsigned>(sector))) sector_bytes = static_cast<std::uint32_t>(sector);
+  if (sector > 0 && std::has_single_bit(static_cast<unsigned>(sector)))
+    sector_bytes = static_cast<std::uint32_t>(sector);
   return {};
 }
 
@@ -163,7 +167,8 @@ std::string absolute_url(const std::string& path) {
 }  // namespace
 
 std::string buffered_note(const std::string& url, std::string_view reason) {
-  return fmt::format("O_DIRECT is not used for {}: {}; reading and writing through the page cache", base::escape(url), reason);
+  return fmt::format("O_DIRECT is not used for {}: {}; reading and writing through the page cache", base::escape(url),
+                     reason);
 }
 
 Result<OpenedFile> open_file(const std::string& path, const OpenOptions& options) {

@@ -26,8 +26,9 @@ Result<std::uint64_t> count_of_units(const BlockDevice& device, const RawRateOpt
   const Geometry& geometry = device.geometry();
   if (options.request_bytes == 0 || options.request_bytes % geometry.block_bytes != 0 ||
       options.first_byte % geometry.block_bytes != 0) {
-    return base::make_error(Code::kInvalidArgument, "reads of {} bytes from offset {} do not fit {}; use multiples of {} bytes",
-                            options.request_bytes, options.first_byte, base::escape(device.url()), geometry.block_bytes);
+    return base::make_error(
+        Code::kInvalidArgument, "reads of {} bytes from offset {} do not fit {}; use multiples of {} bytes",
+        options.request_bytes, options.first_byte, base::escape(device.url()), geometry.block_bytes);
   }
   const std::uint64_t left = geometry.capacity_bytes - std::min(options.first_byte, geometry.capacity_bytes);
   const std::uint64_t span = options.span_bytes == 0 ? left : std::min(options.span_bytes, left);
@@ -41,8 +42,7 @@ Result<std::uint64_t> count_of_units(const BlockDevice& device, const RawRateOpt
 
 class Measurement {
  public:
-  Measurement(BlockDevice& device, const RawRateOptions& options, std::uint64_t units,
-              std::span<std::byte> memory)
+  Measurement(BlockDevice& device, const RawRateOptions& options, std::uint64_t units, std::span<std::byte> memory)
       : device_(device), options_(options), units_(units), memory_(memory), prng_(options.seed) {
     const std::uint32_t depth = std::clamp(options.depth, 1u, device.geometry().max_in_flight);
     for (std::uint32_t i = 0; i < depth; ++i) idle_.push_back({.op = Op::kRead, .user_data = i});

@@ -42,8 +42,11 @@ class Ring {
 int run(int fd, const Piece& piece) noexcept {
   ssize_t result = 0;
   switch (piece.kind) {
-    case PieceKind::kNothing: break;
-    case PieceKind::kFlush: result = fdatasync(fd); break;
+    case PieceKind::kNothing:
+      break;
+    case PieceKind::kFlush:
+      result = fdatasync(fd);
+      break;
     case PieceKind::kRead:
       result = pread(fd, piece.data, piece.length_bytes, static_cast<off_t>(piece.offset_bytes));
       break;
@@ -82,7 +85,8 @@ struct Pool {
   }
   void quieten() noexcept {
     std::uint64_t count = 0;
-    while (read(event.get(), &count, sizeof count) < 0 && errno == EINTR) {
+    // Non-blocking, whatever the analyser thinks of read() under a lock.
+    while (read(event.get(), &count, sizeof count) < 0 && errno == EINTR) {  // NOLINT
     }
   }
 
@@ -162,7 +166,7 @@ class ThreadEngine final : public Engine {
   // but its descriptor.
   void abandon() noexcept override {
     pool_->event = Descriptor();
-    static_cast<void>(pool_.release());
+    [[maybe_unused]] const Pool* left_behind = pool_.release();
   }
 
  private:

@@ -1,4 +1,5 @@
-// The io_uring engine: no lock and no allocation a piece, one io_uring_enter a kick(), none in reap() while nothing is done.
+// The io_uring engine: no lock and no allocation a piece, one io_uring_enter a kick(), none in reap() while nothing is
+// done.
 #include <liburing.h>
 
 #include <algorithm>
@@ -85,8 +86,10 @@ class UringEngine final : public Engine {
 
   // Pinning costs locked memory (RLIMIT_MEMLOCK), and where the kernel refuses, plain reads do the same job.
   void register_memory(std::span<std::byte> memory) noexcept override {
-    if (!regions_.empty()) {
-      if (io_uring_unregister_buffers(&ring_) != 0) return;
+    if (!regions_.empty() && io_uring_unregister_buffers(&ring_) != 0) return;
+    if (memory.empty()) {
+      regions_.clear();
+      return;
     }
     std::vector<iovec> all = regions_;
     for (std::size_t at = 0; at < memory.size(); at += kMaxRegisteredBytes) {
@@ -106,8 +109,9 @@ class UringEngine final : public Engine {
 
  private:
   int set_up_ring() {
-    // Completions are run when this thread next enters the kernel instead of by an interrupt; the flag tells reap() when
-    // to enter. IORING_SETUP_SINGLE_ISSUER is not asked for: a handle may be opened by one thread and used by another.
+    // Completions are run when this thread next enters the kernel instead of by an interrupt; the flag tells reap()
+    // when to enter. IORING_SETUP_SINGLE_ISSUER is not asked for: a handle may be opened by one thread and used by
+    // another.
     io_uring_params params{};
     params.flags = IORING_SETUP_CLAMP | IORING_SETUP_COOP_TASKRUN | IORING_SETUP_TASKRUN_FLAG;
     int error = io_uring_queue_init_params(depth_, &ring_, &params);
@@ -134,7 +138,8 @@ class UringEngine final : public Engine {
   int region_of(const Piece& piece) const noexcept {
     for (std::size_t i = 0; i < regions_.size(); ++i) {
       const auto* begin = static_cast<const std::byte*>(regions_[i].iov_base);
-      if (piece.data >= begin && piece.data + piece.length_bytes <= begin + regions_[i].iov_len) return static_cast<int>(i);
+      if (piece.data >= begin && piece.data + piece.length_bytes <= begin + regions_[i].iov_len)
+        return static_cast<int>(i);
     }
     return -1;
   }

@@ -49,8 +49,9 @@ Result<void> parse_memory_option(std::string_view text, std::string_view option,
   const std::string_view key = option.substr(0, equals);
   const std::string_view value = equals == std::string_view::npos ? std::string_view() : option.substr(equals + 1);
   if (key != "size" && key != "block") {
-    return base::make_error(Code::kInvalidArgument, "device URL '{}' has an unknown option '{}'; mem: takes size and block",
-                            base::escape(text), base::escape(key));
+    return base::make_error(Code::kInvalidArgument,
+                            "device URL '{}' has an unknown option '{}'; mem: takes size and block", base::escape(text),
+                            base::escape(key));
   }
   auto number = parse_size(value);
   if (!number.ok()) {
@@ -86,7 +87,8 @@ Result<Url> parse_memory(std::string_view text, std::string_view rest) {
     query = end == std::string_view::npos ? std::string_view() : query.substr(end + 1);
   }
   if (url.size_bytes % url.block_bytes != 0) {
-    return base::make_error(Code::kInvalidArgument, "device URL '{}': the size must be a multiple of the block size, {} bytes",
+    return base::make_error(Code::kInvalidArgument,
+                            "device URL '{}': the size must be a multiple of the block size, {} bytes",
                             base::escape(text), url.block_bytes);
   }
   return url;
@@ -119,17 +121,23 @@ Result<std::uint64_t> parse_size(std::string_view text) {
     std::string_view name;
     std::uint64_t factor;
   };
-  constexpr std::array kUnits{Unit{"", 1},           Unit{"B", 1},           Unit{"KiB", 1ull << 10},
-                              Unit{"MiB", 1ull << 20}, Unit{"GiB", 1ull << 30}, Unit{"TiB", 1ull << 40},
-                              Unit{"kB", 1000},        Unit{"MB", 1000'000},    Unit{"GB", 1000'000'000},
+  constexpr std::array kUnits{Unit{"", 1},
+                              Unit{"B", 1},
+                              Unit{"KiB", 1ull << 10},
+                              Unit{"MiB", 1ull << 20},
+                              Unit{"GiB", 1ull << 30},
+                              Unit{"TiB", 1ull << 40},
+                              Unit{"kB", 1000},
+                              Unit{"MB", 1000'000},
+                              Unit{"GB", 1000'000'000},
                               Unit{"TB", 1000'000'000'000}};
   std::uint64_t number = 0;
   const auto [end, status] = std::from_chars(text.data(), text.data() + text.size(), number);
   const std::string_view suffix = text.substr(static_cast<std::size_t>(end - text.data()));
   const auto* unit = std::find_if(kUnits.begin(), kUnits.end(), [&](const Unit& u) { return u.name == suffix; });
   if (status == std::errc::invalid_argument || (status == std::errc() && unit == kUnits.end())) {
-    return base::make_error(Code::kInvalidArgument, "'{}' is not a size; write a whole number with KiB, MiB, GiB or TiB",
-                            base::escape(text));
+    return base::make_error(Code::kInvalidArgument,
+                            "'{}' is not a size; write a whole number with KiB, MiB, GiB or TiB", base::escape(text));
   }
   if (status != std::errc() || number > std::numeric_limits<std::int64_t>::max() / unit->factor || number == 0) {
     return base::make_error(Code::kInvalidArgument, "the size '{}' is out of range; it must be from 1 byte to 8 EiB",

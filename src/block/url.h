@@ -19,8 +19,8 @@ struct Url {
 };
 
 // Takes
-//   PATH                          a file or block device. A path whose first part holds ':' is written ./PATH or file:PATH
-//   file:PATH, file:///PATH       the same; the rest is literal: no %-escapes, no query
+//   PATH                          a file or block device. A path whose first part holds ':' is written ./PATH or
+//   file:PATH file:PATH, file:///PATH       the same; the rest is literal: no %-escapes, no query
 //   mem:NAME[?size=1GiB][&block=4096]   NAME of letters, digits and . _ - /
 // **Errors**: kInvalidArgument (the sentence says what would do), kUnsupported (a scheme that this build lacks).
 Result<Url> parse_url(std::string_view text);

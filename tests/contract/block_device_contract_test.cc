@@ -2,10 +2,12 @@
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <poll.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <atomic>
+#include <bit>
 #include <cerrno>
 #include <chrono>
 #include <cstdlib>
@@ -237,8 +239,8 @@ TEST_P(BlockDeviceContract, reads_past_the_end_fail) {
   auto device = place_.open({});
   const std::uint32_t block = device->geometry().block_bytes;
   EXPECT_EQ(run_one(*device, {Op::kRead, memory(), block, kDeviceBytes - block, 1}).errno_value, 0);
-  for (const std::uint64_t offset : {kDeviceBytes, kDeviceBytes - block, kDeviceBytes + (1u << 30), 0 - std::uint64_t{block},
-                                     (std::uint64_t{1} << 63) - block}) {
+  for (const std::uint64_t offset : {kDeviceBytes, kDeviceBytes - block, kDeviceBytes + (1u << 30),
+                                     0 - std::uint64_t{block}, (std::uint64_t{1} << 63) - block}) {
     const std::uint32_t length = offset == kDeviceBytes ? block : 2 * block;
     EXPECT_EQ(run_one(*device, {Op::kRead, memory(), length, offset, 2}).errno_value, EIO) << offset;
   }
@@ -372,16 +374,36 @@ TEST_P(BlockDeviceContract, destruction_waits_for_what_is_in_flight) {
 
 TEST_P(BlockDeviceContract, registered_memory_reads_and_writes_the_same) {
   auto device = place_.open({.write = true});
+  const auto round_trips = [&](std::uint64_t salt) {
+    // Inside the first region, inside the second, in neither, across the first one's end.
+    for (const std::size_t at : {0u, 2u << 20, 4u << 20, (1u << 20) - 4096}) {
+      fill(memory(at, 8192), at, salt);
+      ASSERT_TRUE(write_all(*device, at, memory(at, 8192)).ok());
+      std::fill_n(memory(at), 8192, std::byte{0});
+      ASSERT_TRUE(read_all(*device, at, memory(at, 8192)).ok());
+      EXPECT_TRUE(holds(memory(at, 8192), at, salt));
+    }
+  };
   device->register_memory(memory(0, 1u << 20));
   device->register_memory(memory(2u << 20, 1u << 20));
+  round_trips(17);
   device->register_memory({});
-  for (const std::size_t at : {std::size_t{0}, std::size_t{2} << 20, std::size_t{4} << 20, (std::size_t{1} << 20) - 4096}) {
-    fill(memory(at, 8192), at, 17);
-    ASSERT_TRUE(write_all(*device, at, memory(at, 8192)).ok());
-    std::fill_n(memory(at), 8192, std::byte{0});
-    ASSERT_TRUE(read_all(*device, at, memory(at, 8192)).ok());
-    EXPECT_TRUE(holds(memory(at, 8192), at, 17));
-  }
+  round_trips(18);
+}
+
+TEST_P(BlockDeviceContract, memory_that_was_forgotten_may_be_mapped_anew) {
+  auto device = place_.open({.write = true});
+  auto old_memory = base::Arena::create(1u << 20, false).value();
+  std::byte* const address = old_memory.bytes().data();
+  device->register_memory(old_memory.bytes());
+  ASSERT_TRUE(read_all(*device, 0, old_memory.bytes()).ok());
+  device->register_memory({});
+  // Other pages at the same address, as an allocator may do it.
+  ASSERT_EQ(mmap(address, 1u << 20, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0), address);
+  fill(old_memory.bytes(), 0, 23);
+  ASSERT_TRUE(write_all(*device, 0, old_memory.bytes()).ok());
+  ASSERT_TRUE(read_all(*device, 0, memory(0, 1u << 20)).ok());
+  EXPECT_TRUE(holds(memory(0, 1u << 20), 0, 23));
 }
 
 TEST_P(BlockDeviceContract, handles_on_different_threads_do_not_disturb_each_other) {

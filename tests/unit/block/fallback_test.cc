@@ -30,8 +30,8 @@ constexpr int kCannotFilter = 77;
 
 // From here on `call` fails with `error`; with `argument` >= 0 only if that argument has one of the bits of `mask`.
 bool forbid(long call, int error, int argument = -1, std::uint32_t mask = 0) {
-  const auto argument_offset =
-      static_cast<std::uint32_t>(offsetof(seccomp_data, args) + sizeof(std::uint64_t) * static_cast<std::size_t>(std::max(argument, 0)));
+  const auto argument_offset = static_cast<std::uint32_t>(
+      offsetof(seccomp_data, args) + sizeof(std::uint64_t) * static_cast<std::size_t>(std::max(argument, 0)));
   const std::uint32_t refuse = SECCOMP_RET_ERRNO | static_cast<std::uint32_t>(error);
   std::vector<sock_filter> program = {
       BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, nr)),
@@ -94,7 +94,8 @@ TEST_P(UringRefused, uses_threads_and_says_so_once) {
     if (!device.ok()) return true;
     EXPECT_STREQ((*device)->engine(), "threads");
     const std::string before = (*device)->notes();
-    EXPECT_THAT(before, HasSubstr("io_uring is not to be had here (" + std::string(std::strerror(GetParam().error)) + ")"));
+    EXPECT_THAT(before,
+                HasSubstr("io_uring is not to be had here (" + std::string(std::strerror(GetParam().error)) + ")"));
     EXPECT_THAT(before, HasSubstr("using a pool of 8 threads"));
     EXPECT_EQ(before.find('\n'), std::string::npos);
     expect_round_trip(**device);
@@ -131,7 +132,8 @@ TEST(DirectRefused, at_the_first_read_uses_the_page_cache_and_says_so) {
   const TemporaryFile file(1u << 20);
   in_child([&] {
     auto probe = open_file_device(file.path(), {}, EngineChoice::kUring);
-    if (!probe.ok() || !(*probe)->notes().empty()) return false;  // needs io_uring for the reads that follow, and O_DIRECT
+    if (!probe.ok() || !(*probe)->notes().empty())
+      return false;  // needs io_uring for the reads that follow, and O_DIRECT
     probe->reset();
     if (!forbid(SYS_pread64, EINVAL)) return false;
     auto device = open_device(file.path(), {.write = true});

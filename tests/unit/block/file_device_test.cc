@@ -23,7 +23,8 @@ namespace {
 
 using ::testing::HasSubstr;
 
-// Runs pieces in reap(), newest first. `fault` sees each piece before it runs: it may shorten it, or give a result instead.
+// Runs pieces in reap(), newest first. `fault` sees each piece before it runs: it may shorten it, or give a result
+// instead.
 class FaultyEngine final : public Engine {
  public:
   using Fault = std::function<std::optional<int>(Piece&)>;
@@ -90,15 +91,18 @@ TEST_F(FaultyFile, short_and_interrupted_transfers_are_continued) {
   std::size_t faults = 0;
   const auto fault = [&](Piece& piece) -> std::optional<int> {
     switch (prng.below(4)) {
-      case 0: return ++faults, -EINTR;
-      case 1: return ++faults, -EAGAIN;
+      case 0:
+        return ++faults, -EINTR;
+      case 1:
+        return ++faults, -EAGAIN;
       case 2:
         if (piece.length_bytes > 512) {
           ++faults;
           piece.length_bytes = static_cast<std::uint32_t>(prng.below(piece.length_bytes / 512) + 1) * 512;
         }
         return std::nullopt;
-      default: return std::nullopt;
+      default:
+        return std::nullopt;
     }
   };
   fill();
@@ -170,9 +174,8 @@ TEST_F(FaultyFile, a_full_disk_is_no_space_whatever_was_written_before) {
 }
 
 TEST_F(FaultyFile, a_flush_that_fails_is_reported) {
-  auto device = open([](Piece& piece) {
-    return piece.kind == PieceKind::kFlush ? std::optional<int>(-EIO) : std::nullopt;
-  });
+  auto device =
+      open([](Piece& piece) { return piece.kind == PieceKind::kFlush ? std::optional<int>(-EIO) : std::nullopt; });
   const auto result = flush(*device);
   ASSERT_FALSE(result.ok());
   EXPECT_EQ(result.error().code, Code::kIo);
@@ -185,7 +188,8 @@ TEST_F(FaultyFile, direct_io_refused_at_the_first_transfer_falls_back_once) {
     if (piece.kind != PieceKind::kFlush && (fcntl(fd, F_GETFL) & O_DIRECT) != 0) return -EINVAL;
     return std::nullopt;
   });
-  if (!direct_) GTEST_SKIP() << "the temporary folder's file system refuses O_DIRECT already at open: " << device->notes();
+  if (!direct_)
+    GTEST_SKIP() << "the temporary folder's file system refuses O_DIRECT already at open: " << device->notes();
   // The file's descriptor is the newest one with O_DIRECT.
   for (int i = 0; i < 1024; ++i) {
     const int flags = fcntl(i, F_GETFL);
@@ -265,7 +269,8 @@ TEST(FileDevice, a_forked_child_leaves_the_parents_requests_alone) {
     ASSERT_TRUE(read_all(**device, 0, memory.bytes()).ok());
     std::this_thread::sleep_for(std::chrono::milliseconds(100));
     std::vector<Request> requests;
-    for (std::uint64_t i = 0; i < 64; ++i) requests.push_back({Op::kRead, memory.bytes().data() + i * 4096, 4096, i * 4096, i});
+    for (std::uint64_t i = 0; i < 64; ++i)
+      requests.push_back({Op::kRead, memory.bytes().data() + i * 4096, 4096, i * 4096, i});
     ASSERT_EQ((*device)->submit(requests), 64u);
     const pid_t child = fork();
     if (child == 0) {

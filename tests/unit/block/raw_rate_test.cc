@@ -13,7 +13,8 @@ using namespace std::chrono_literals;
 
 TEST(RawRate, counts_what_it_read) {
   const TemporaryFile file(4u << 20);
-  const auto rate = measure_random_reads(file.path(), {.request_bytes = 8192, .depth = 7, .total_bytes = 100 * 8192, .duration = 60s});
+  const auto rate = measure_random_reads(
+      file.path(), {.request_bytes = 8192, .depth = 7, .total_bytes = 100 * 8192, .duration = 60s});
   ASSERT_TRUE(rate.ok()) << rate.error().message;
   EXPECT_EQ(rate->requests, 100u);
   EXPECT_EQ(rate->bytes, 100u * 8192);
