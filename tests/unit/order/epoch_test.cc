@@ -261,6 +261,21 @@ TEST(Cursor, resumed_from_saved_positions_equals_uninterrupted_over_epochs_and_r
   });
 }
 
+TEST(Cursor, seeks_among_many_units_and_large_samples) {
+  std::vector<std::uint64_t> sizes;  // every fifth unit is one large sample
+  for (std::uint64_t u = 0; u < 20000; ++u) sizes.push_back(u % 5 == 0 ? 1 : u % 7);
+  const auto placement = place(sizes);
+  const auto epoch = *Epoch::create({.seed = 9, .batch = 120, .rank = 3, .ranks = 12, .window = 3}, 0, placement);
+  const auto all = draw_all(epoch);
+  Cursor cursor(epoch);
+  Share share;
+  for (std::uint64_t g = all.size(); g-- > 0;) {  // backwards, so that every batch is a seek
+    cursor.seek(g);
+    ASSERT_TRUE(cursor.next(share));
+    ASSERT_TRUE(same({share}, {all[g]})) << g;
+  }
+}
+
 TEST(Cursor, may_be_moved_in_the_middle_of_an_epoch) {
   const auto epoch = *Epoch::create({.batch = 4, .lanes = 4, .window = 2}, 0, place({5, 6, 7, 8}));
   const auto all = draw_all(epoch);
