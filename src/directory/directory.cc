@@ -18,7 +18,7 @@ using base::make_error;
 using layout::IndexSection;
 using layout::Location;
 
-constexpr std::uint64_t kAhead = 16;   // entries that are fetched ahead of their use
+constexpr std::uint64_t kAhead = 48;   // entries fetched ahead of their use: some 2 ns each against 100 ns of memory
 
 template <class... Args>
 Error corrupt(IndexSection section, fmt::format_string<Args...> format, Args&&... args) {
@@ -215,6 +215,7 @@ SampleId Directory::id_of(Slot slot) const noexcept { return SampleId{static_cas
 
 void Directory::locations(std::span<const std::uint32_t> ids, std::span<Location> out) const noexcept {
   const layout::LocationArray& from = impl_->locations;
+  for (std::size_t i = 0; i < std::min<std::size_t>(kAhead, ids.size()); ++i) from.prefetch(ids[i]);
   for (std::size_t i = 0; i < ids.size(); ++i) {
     if (i + kAhead < ids.size()) from.prefetch(ids[i + kAhead]);
     out[i] = from[ids[i]];

@@ -116,7 +116,12 @@ class LocationArray {
   std::uint64_t address_bytes(std::uint64_t i) const noexcept { 
     return (static_cast<std::uint64_t>(bits(i) >> length_bits_) & address_mask_) << align_shift_;
   }
-  void prefetch(std::uint64_t i) const noexcept { __builtin_prefetch(data_ + i * width_ / 8); }
+  // Both ends: an entry may lie across two cache lines, and a second miss costs as much as the first.
+  void prefetch(std::uint64_t i) const noexcept {
+    const std::byte* p = data_ + i * width_ / 8;
+    __builtin_prefetch(p);
+    __builtin_prefetch(p + (width_ > 57 ? 15 : 7));
+  }
   // False for the code 0, which stands for no length.
   bool valid(std::uint64_t i) const noexcept { return (bits(i) & length_mask_) != 0; }
 
@@ -124,8 +129,10 @@ class LocationArray {
   unsigned __int128 bits(std::uint64_t i) const noexcept {
     const std::uint64_t bit = i * width_;
     const std::byte* p = data_ + bit / 8;
+    const auto low = base::load_le<std::uint64_t>(p);
+    if (width_ <= 57) return low >> (bit % 8);
     const unsigned __int128 high = base::load_le<std::uint64_t>(p + 8);
-    return (high << 64 | base::load_le<std::uint64_t>(p)) >> (bit % 8);
+    return (high << 64 | low) >> (bit % 8);
   }
   const std::byte* data_ = nullptr;
   unsigned width_ = 0, length_bits_ = 0, align_shift_ = 0, large_shift_ = 0;
