@@ -47,6 +47,14 @@ Result<void> check_path(std::string_view url, const block::Url& parsed) {
   return {};
 }
 
+bool first_write_was_torn(const SuperblockPair& pair) {
+  const auto damaged = [](const SuperblockPair::Slot& slot) { return slot.error && slot.error->code == Code::kCorrupt; };
+  const auto blank = [](const SuperblockPair::Slot& slot) {
+    return !slot.raw.empty() && std::ranges::all_of(slot.raw, [](std::byte b) { return b == std::byte{0}; });
+  };
+  return damaged(pair.slots[0]) && blank(pair.slots[1]);
+}
+
 // Nobody's superblock is valid: what is it then?
 Error not_a_volume(std::string_view url, block::BlockDevice& device, const SuperblockPair& pair) {
   for (const auto& slot : pair.slots) {
@@ -55,6 +63,10 @@ Error not_a_volume(std::string_view url, block::BlockDevice& device, const Super
     }
   }
   if (is_partial(url)) return incomplete_error(url);
+  if (first_write_was_torn(pair)) {
+    return base::make_error(Code::kIncomplete, "{} is incomplete: one superblock is half written and the other was never written, as when a "
+                            "pack is stopped at its first write; pack again", quoted(url));
+  }
   for (int i = 0; i < 2; ++i) {
     const auto& slot = pair.slots[i];
     if (!slot.error || slot.raw.empty() || slot.error->code == Code::kForeign) continue;
@@ -75,6 +87,9 @@ std::string slot_warning(const SuperblockPair& pair) {
     if (!pair.slots[i].error) continue;
     return fmt::format("the superblock at byte {} is bad ({}); the other one is used: copy the data elsewhere and pack again",
                        layout::kSuperblockOffsets[i], pair.slots[i].error->message);
+  }
+  if (*pair.slots[0].superblock != *pair.slots[1].superblock) {
+    return "the two superblocks differ: a pack was stopped between them; the newer one is used: copy the data elsewhere and pack again";
   }
   return {};
 }

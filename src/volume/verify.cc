@@ -33,6 +33,7 @@ class Verifier {
  private:
   using Visit = std::function<Result<void>(const ReadStream::Piece&)>;
   Result<void> walk(std::uint64_t begin, std::uint64_t end, const Visit& visit);
+  Result<void> advance(std::uint64_t bytes);
   Result<void> superblocks();
   Result<void> zeros(std::uint64_t begin, std::uint64_t end);
   Result<void> zero_tail(std::uint64_t begin, std::uint64_t end);
@@ -70,12 +71,15 @@ Result<void> Verifier::walk(std::uint64_t begin, std::uint64_t end, const Visit&
   while (!stream.done()) {
     DLFS_TRY_ASSIGN(const ReadStream::Piece piece, stream.next());
     DLFS_TRY(visit(piece));
-    report_.bytes += piece.bytes.size();
-    if (progress_ && !progress_(report_.bytes, superblock_.device_bytes)) {
-      return base::make_error(Code::kInterrupted, "verify was stopped after {} of {} bytes", report_.bytes, superblock_.device_bytes);
-    }
+    DLFS_TRY(advance(piece.bytes.size()));
   }
   return {};
+}
+
+Result<void> Verifier::advance(std::uint64_t bytes) {
+  report_.bytes += bytes;
+  if (!progress_ || progress_(report_.bytes, superblock_.device_bytes)) return {};
+  return base::make_error(Code::kInterrupted, "verify was stopped after {} of {} bytes", report_.bytes, superblock_.device_bytes);
 }
 
 Result<void> Verifier::superblocks() {
@@ -83,7 +87,7 @@ Result<void> Verifier::superblocks() {
   const auto expected = layout::encode(superblock_);
   for (int i = 0; i < 2; ++i) {
     const auto& slot = pair.slots[i];
-    report_.bytes += layout::kSuperblockBytes;
+    DLFS_TRY(advance(layout::kSuperblockBytes));
     if (!slot.error && std::ranges::equal(slot.raw, expected)) continue;
     Finding finding{.what = Finding::What::kSuperblock, .device_offset = layout::kSuperblockOffsets[i]};
     finding.message = fmt::format("superblock {} at byte {} {}", i, finding.device_offset,
@@ -126,7 +130,7 @@ Result<void> Verifier::zero_tail(std::uint64_t begin, std::uint64_t end) {
       finding.message = fmt::format("byte {} behind a section is not zero", finding.device_offset);
       report(std::move(finding));
     }
-    report_.bytes += aligned - begin;
+    DLFS_TRY(advance(aligned - begin));
   }
   return zeros(aligned, end);
 }
