@@ -52,6 +52,9 @@ class Batch {
   virtual std::uint32_t padding() const noexcept = 0;                      // trailing repeats under Tail::kPad
   // Bytes of one field of sample i, no copy.
   virtual layout::FieldValue field(std::size_t i, std::size_t field) const noexcept = 0;
+  // Copies one field of all samples back to back into `into`; `offsets`, when not empty, has size() + 1 entries. Returns the bytes
+  // needed; copies nothing when `into` is smaller. Timed as Statistics::copy of the reader.
+  virtual std::uint64_t gather(std::size_t field, std::span<std::byte> into, std::span<std::uint64_t> offsets) const noexcept = 0;
 };
 
 // **Thread**: one consumer. Owns one poller thread, which sleeps when there is nothing to do.
@@ -61,7 +64,9 @@ class Reader {
   static Result<std::unique_ptr<Reader>> open(std::shared_ptr<const volume::Volume> volume, const Options& options);
   virtual ~Reader() = default;   // stops the poller; batches that are still out keep their memory
   // The next batch; null at the end of the last epoch. **Blocks** up to `timeout`, then kTimedOut (call again to go on waiting).
-  // **Errors**: kCorrupt / kIo / kDeviceLost name sample, device and address; under kRaise the same error comes again on the next call. kForked in a child.
+  // **Errors**: kCorrupt / kIo / kDeviceLost / kTimedOut of the device name sample, device and address; under kRaise the same error comes again
+  // on the next call. kOutOfMemory: batches that the consumer still holds leave no memory for the next one; release some and call again (it
+  // waits a second for that by itself), or, for good, not even one batch fits into cache_bytes. kForked in a child.
   virtual Result<std::unique_ptr<Batch>> next(std::chrono::milliseconds timeout) = 0;
   virtual order::Position position() const noexcept = 0;   // of the next batch that next() will deliver
   virtual std::uint64_t batches_per_epoch() const noexcept = 0;

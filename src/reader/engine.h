@@ -1,0 +1,77 @@
+// The poller thread: plans, submits, polls, verifies and publishes until it is told to stop, and sleeps when nothing is to do.
+#pragma once
+
+#include <atomic>
+#include <memory>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "reader/cache.h"
+#include "reader/channel.h"
+#include "reader/fetcher.h"
+#include "reader/fifo.h"
+#include "reader/planner.h"
+#include "reader/policy.h"
+#include "reader/reader.h"
+
+namespace dlfs::reader {
+
+class Engine {
+ public:
+  Engine(std::shared_ptr<const volume::Volume> volume, const Options& options, const Policy& policy, EpochWalk walk,
+         std::shared_ptr<Channel> channel, std::unique_ptr<block::BlockDevice> device);
+  ~Engine();   // stops and joins the thread; waits at most kDrain for a device that does not answer
+  Engine(const Engine&) = delete;
+  Engine& operator=(const Engine&) = delete;
+
+  double cpu_seconds() const noexcept;   // of the poller thread so far
+
+ private:
+  void run();
+  bool turn(std::uint64_t releases);
+  bool take_returned();
+  bool poll_device();
+  bool plan();
+  bool publish();
+  void rest(std::uint64_t events);
+  void consider_rescue(std::uint64_t releases);
+
+  void on_fetched(const Fetched& fetched);
+  void on_failed(Buffer& buffer, const Fetched& fetched);
+  void list_records(Buffer& buffer) const;
+  void arrive(Buffer& buffer);
+  void verify(Buffer& buffer);
+  void verify_record(Buffer& buffer, const RecordRef& record);
+
+  bool finish(BatchBody& body);
+  bool leave_out_bad(BatchBody& body);
+  void count_payload(BatchBody& body);
+  Error sentence(const BadRecord& bad, std::uint32_t id) const;
+  void publish_end(std::optional<Error> error);
+
+  std::shared_ptr<const volume::Volume> volume_;
+  const Options options_;
+  std::shared_ptr<Channel> channel_;
+  Cache cache_;
+  Fetcher fetcher_;
+  Planner planner_;
+  std::uint32_t batches_ahead_;
+  std::uint64_t fixed_payload_ = 0;        // one variable field at most: a record's payload is its length less `record_overhead_`
+  std::uint64_t record_overhead_ = 0;
+  std::size_t variable_fields_ = 0;
+
+  Fifo<BatchBody*> line_;                  // drawn, not published
+  std::vector<Fetched> done_;
+  std::vector<layout::FieldValue> scratch_;
+  Clock::time_point now_{}, last_progress_{};
+  std::uint64_t out_ = 0;                  // batches published and not returned
+  bool stalled_ = false;                   // the planner waits for memory
+  bool planned_all_ = false, ended_ = false;
+  std::optional<Error> planner_error_;
+
+  std::atomic<bool> stop_{false};
+  std::thread thread_;
+};
+
+}  // namespace dlfs::reader
