@@ -73,9 +73,9 @@ struct Buffer {
   }
   // Of those that were there when sort_bad() was called last.
   const BadRecord* bad_at(std::uint64_t address) const noexcept {
-    const auto end = bad.begin() + static_cast<std::ptrdiff_t>(bad_sorted);
-    const auto found = std::lower_bound(bad.begin(), end, address, [](const BadRecord& b, std::uint64_t a) { return b.address < a; });
-    return found != end && found->address == address ? &*found : nullptr;
+    const auto known = bad.begin() + static_cast<std::ptrdiff_t>(bad_sorted);
+    const auto found = std::lower_bound(bad.begin(), known, address, [](const BadRecord& b, std::uint64_t a) { return b.address < a; });
+    return found != known && found->address == address ? &*found : nullptr;
   }
   void sort_bad() {
     std::stable_sort(bad.begin(), bad.end(), [](const BadRecord& a, const BadRecord& b) { return a.address < b.address; });

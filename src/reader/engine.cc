@@ -13,7 +13,7 @@ namespace dlfs::reader {
 namespace {
 
 constexpr auto kSpin = std::chrono::microseconds(5);       // polling goes on so long after something happened, then it sleeps
-constexpr auto kDrain = std::chrono::milliseconds(2000);   // patience with a device at the end
+constexpr auto kPatience = std::chrono::seconds(2);        // with a device at the end
 
 }  // namespace
 
@@ -34,19 +34,31 @@ Engine::Engine(std::shared_ptr<const volume::Volume> volume, const Options& opti
     lengths.push_back(fixed == layout::kVariable ? 0 : fixed);
   }
   record_overhead_ = volume_->record_layout().record_bytes(lengths) - fixed_payload_;
-  thread_ = std::thread([this] { run(); });
+}
+
+Engine::Handle Engine::start(std::shared_ptr<const volume::Volume> volume, const Options& options, const Policy& policy, EpochWalk walk,
+                             std::shared_ptr<Channel> channel, std::unique_ptr<block::BlockDevice> device) {
+  Handle engine(new Engine(std::move(volume), options, policy, std::move(walk), std::move(channel), std::move(device)));
+  engine->thread_ = std::thread([raw = engine.get()] { raw->run(); });
+  return engine;
+}
+
+void Engine::Retire::operator()(Engine* engine) const noexcept {
+  engine->stop_.store(true, std::memory_order_seq_cst);
+  engine->channel_->wake_poller();
+  {
+    std::unique_lock lock(engine->end_mutex_);
+    if (!engine->end_.wait_for(lock, kPatience, [&] { return engine->finished_; })) {
+      engine->orphaned_ = true;
+      engine->thread_.detach();
+      return;
+    }
+  }
+  engine->thread_.join();
+  delete engine;
 }
 
 Engine::~Engine() {
-  stop_.store(true, std::memory_order_seq_cst);
-  channel_->wake_poller();
-  thread_.join();
-  if (!fetcher_.drain(std::min<std::chrono::nanoseconds>(kDrain, volume_->options().timeout))) {
-    // The device may still write into the pool: neither goes away any more.
-    fetcher_.abandon_device();
-    [[maybe_unused]] auto* const leaked = new std::shared_ptr<Channel>(channel_);
-    return;
-  }
   take_returned();
   while (!line_.empty()) planner_.release(*line_.pop());
   cache_.evict_all();
@@ -65,6 +77,19 @@ double Engine::cpu_seconds() const noexcept {
 
 void Engine::run() {
   pthread_setname_np(pthread_self(), "dlfs-poller");
+  loop();
+  fetcher_.drain();   // here, because a device's requests come back to the thread that sent them
+  bool orphaned = false;
+  {
+    const std::lock_guard lock(end_mutex_);
+    finished_ = true;
+    orphaned = orphaned_;
+    end_.notify_one();
+  }
+  if (orphaned) delete this;
+}
+
+void Engine::loop() {
   last_progress_ = Clock::now();
   while (!stop_.load(std::memory_order_acquire)) {
     const std::uint64_t events = channel_->events();

@@ -2,7 +2,9 @@
 #pragma once
 
 #include <atomic>
+#include <condition_variable>
 #include <memory>
+#include <mutex>
 #include <string>
 #include <thread>
 #include <vector>
@@ -19,16 +21,26 @@ namespace dlfs::reader {
 
 class Engine {
  public:
-  Engine(std::shared_ptr<const volume::Volume> volume, const Options& options, const Policy& policy, EpochWalk walk,
-         std::shared_ptr<Channel> channel, std::unique_ptr<block::BlockDevice> device);
-  ~Engine();   // stops and joins the thread; waits at most kDrain for a device that does not answer
+  // Stops the thread. A device that does not give back its requests soon keeps thread, memory and engine until it does: they end
+  // together then, and nobody waits for them.
+  struct Retire {
+    void operator()(Engine* engine) const noexcept;
+  };
+  using Handle = std::unique_ptr<Engine, Retire>;
+
+  static Handle start(std::shared_ptr<const volume::Volume> volume, const Options& options, const Policy& policy, EpochWalk walk,
+                      std::shared_ptr<Channel> channel, std::unique_ptr<block::BlockDevice> device);
   Engine(const Engine&) = delete;
   Engine& operator=(const Engine&) = delete;
 
   double cpu_seconds() const noexcept;   // of the poller thread so far
 
  private:
+  Engine(std::shared_ptr<const volume::Volume> volume, const Options& options, const Policy& policy, EpochWalk walk,
+         std::shared_ptr<Channel> channel, std::unique_ptr<block::BlockDevice> device);
+  ~Engine();
   void run();
+  void loop();
   bool turn(std::uint64_t releases);
   bool take_returned();
   bool poll_device();
@@ -71,6 +83,10 @@ class Engine {
   std::optional<Error> planner_error_;
 
   std::atomic<bool> stop_{false};
+  std::mutex end_mutex_;
+  std::condition_variable end_;
+  bool finished_ = false;                  // the thread touches nothing any more
+  bool orphaned_ = false;                  // the thread deletes the engine
   std::thread thread_;
 };
 

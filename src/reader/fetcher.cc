@@ -16,14 +16,6 @@ Fetcher::Fetcher(std::unique_ptr<block::BlockDevice> device, std::uint32_t depth
   added_ = Clock::now();
 }
 
-Fetcher::~Fetcher() {
-  if (device_ != nullptr && in_flight_ != 0) abandon_device();
-}
-
-void Fetcher::abandon_device() noexcept {
-  [[maybe_unused]] block::BlockDevice* const leaked = device_.release();
-}
-
 void Fetcher::add(Buffer* buffer, std::uint64_t device_offset, std::byte* data, std::uint32_t length, std::uint32_t record) {
   std::uint32_t place = static_cast<std::uint32_t>(requests_.size());
   if (free_.empty()) {
@@ -147,19 +139,23 @@ void Fetcher::fail_queue(std::vector<Fetched>& done) {
   }
 }
 
-bool Fetcher::drain(std::chrono::nanoseconds longest) {
-  const Clock::time_point until = Clock::now() + longest;
-  std::vector<Fetched> ignored;
+void Fetcher::drain() {
+  while (!queue_.empty()) {
+    const std::uint32_t place = queue_.pop();
+    --requests_[place].buffer->requests;
+    free_.push_back(place);
+  }
   while (in_flight_ != 0) {
     const std::size_t count = device_->poll(completions_);
-    for (std::size_t i = 0; i < count; ++i) complete(completions_[i], Clock::now(), ignored);
+    for (std::size_t i = 0; i < count; ++i) {
+      const Request& r = requests_[static_cast<std::uint32_t>(completions_[i].user_data)];
+      --(r.timed_out ? r.buffer->abandoned : r.buffer->requests);
+    }
+    in_flight_ -= count;
     if (count != 0) continue;
-    const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(until - Clock::now());
-    if (left.count() <= 0) return false;
     pollfd descriptor{.fd = device_->wait_descriptor(), .events = POLLIN, .revents = 0};
-    ::poll(&descriptor, 1, static_cast<int>(std::min<std::int64_t>(left.count(), 100)));
+    ::poll(&descriptor, 1, 100);
   }
-  return true;
 }
 
 }  // namespace dlfs::reader

@@ -33,7 +33,6 @@ class Fetcher {
   static constexpr std::uint32_t kWhole = ~std::uint32_t{0};
 
   Fetcher(std::unique_ptr<block::BlockDevice> device, std::uint32_t depth, std::chrono::nanoseconds timeout, Counters& counters);
-  ~Fetcher();   // gives the device up without waiting when requests are stuck in it: see abandon_device()
 
   // Queues a read into `buffer`. `record`: kWhole, or the number of the one record that is read alone.
   void add(Buffer* buffer, std::uint64_t device_offset, std::byte* data, std::uint32_t length, std::uint32_t record);
@@ -51,9 +50,8 @@ class Fetcher {
   Clock::time_point deadline() const noexcept;
 
   const block::BlockDevice& device() const noexcept { return *device_; }
-  // Waits at most `longest` for what is in flight. False when some of it did not come back: the device must then be leaked.
-  bool drain(std::chrono::nanoseconds longest);
-  void abandon_device() noexcept;   // never destroyed: a request that is stuck in it may still write
+  // Drops the queue and waits until the device has let go of everything, however long that takes.
+  void drain();
 
  private:
   struct Request {

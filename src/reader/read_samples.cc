@@ -40,7 +40,7 @@ class Gatherer {
   }
   void add_requests(std::size_t extent, std::uint64_t begin, std::uint64_t end);
   Result<void> run(block::BlockDevice& device);
-  Result<void> collect(block::BlockDevice& device);
+  void collect(block::BlockDevice& device);
   void split_failures();
   bool good(const Want& want, const std::byte* data);
   const Failure* failure_of(const Want& want) const;
@@ -121,7 +121,7 @@ Result<void> Gatherer::run(block::BlockDevice& device) {
   while (finished_ < requests_.size()) {
     if (sent < requests_.size()) sent += device.submit(std::span(requests_).subspan(sent));
     const std::size_t before = finished_;
-    DLFS_TRY(collect(device));
+    collect(device);
     const Clock::time_point now = Clock::now();
     if (finished_ != before) {
       heard = now;
@@ -139,7 +139,7 @@ Result<void> Gatherer::run(block::BlockDevice& device) {
   return {};
 }
 
-Result<void> Gatherer::collect(block::BlockDevice& device) {
+void Gatherer::collect(block::BlockDevice& device) {
   const std::size_t count = device.poll(completions_);
   for (std::size_t i = 0; i < count; ++i) {
     const block::Completion& completion = completions_[i];
@@ -149,7 +149,6 @@ Result<void> Gatherer::collect(block::BlockDevice& device) {
     failures_.push_back({ranges_[request].first, ranges_[request].second,
                          block::completion_error(device, requests_[request], completion)});
   }
-  return {};
 }
 
 // The samples that failed reads touch become requests of their own. A large sample is alone in its extent and stays failed.
@@ -220,11 +219,12 @@ Result<std::unique_ptr<Batch>> read_samples(std::shared_ptr<const volume::Volume
   auto batch = std::make_unique<OwnedBatch>(volume);
   Gatherer gatherer(*volume, *batch);
   DLFS_TRY(gatherer.plan(ids));
-  DLFS_TRY(volume->with_device([&](block::BlockDevice& device) -> Result<void> {
+  const auto use = [&gatherer](block::BlockDevice& device) -> Result<void> {
     const block::Geometry& geometry = device.geometry();
     DLFS_TRY(gatherer.place(std::max(geometry.block_bytes, geometry.memory_alignment_bytes)));
     return gatherer.read(device);
-  }));
+  };
+  DLFS_TRY(volume->with_device(use));
   DLFS_TRY(gatherer.finish(on_error));
   return std::unique_ptr<Batch>(std::move(batch));
 }

@@ -17,7 +17,7 @@ constexpr auto kPatience = std::chrono::seconds(1);   // for a held batch to be 
 class EngineReader final : public Reader {
  public:
   EngineReader(std::shared_ptr<const volume::Volume> volume, const Options& options, std::uint64_t batches_per_epoch,
-               std::shared_ptr<Channel> channel, std::unique_ptr<Engine> engine, std::string notes);
+               std::shared_ptr<Channel> channel, Engine::Handle engine, std::string notes);
   ~EngineReader() override;
   Result<std::unique_ptr<Batch>> next(std::chrono::milliseconds timeout) override;
   order::Position position() const noexcept override;
@@ -33,7 +33,7 @@ class EngineReader final : public Reader {
   const Options options_;
   const std::uint64_t batches_per_epoch_;
   std::shared_ptr<Channel> channel_;
-  std::unique_ptr<Engine> engine_;
+  Engine::Handle engine_;
   const std::string notes_;
   std::uint64_t relative_epoch_ = 0, next_batch_;   // of the next batch
   bool ended_ = false;
@@ -41,7 +41,7 @@ class EngineReader final : public Reader {
 };
 
 EngineReader::EngineReader(std::shared_ptr<const volume::Volume> volume, const Options& options, std::uint64_t batches_per_epoch,
-                           std::shared_ptr<Channel> channel, std::unique_ptr<Engine> engine, std::string notes)
+                           std::shared_ptr<Channel> channel, Engine::Handle engine, std::string notes)
     : volume_(std::move(volume)),
       options_(options),
       batches_per_epoch_(batches_per_epoch),
@@ -209,7 +209,7 @@ Result<std::unique_ptr<Reader>> Reader::open(std::shared_ptr<const volume::Volum
   const Policy policy = choose_policy(shape);
   std::string notes = policy.notes;
   if (!device->notes().empty()) notes += (notes.empty() ? "" : "\n") + device->notes();
-  auto engine = std::make_unique<Engine>(volume, options, policy, std::move(walk), channel, std::move(device));
+  auto engine = Engine::start(volume, options, policy, std::move(walk), channel, std::move(device));
   return std::unique_ptr<Reader>(std::make_unique<EngineReader>(std::move(volume), options, batches, std::move(channel),
                                                                 std::move(engine), std::move(notes)));
 }
