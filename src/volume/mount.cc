@@ -131,6 +131,11 @@ Result<base::Arena> read_section(std::string_view url, block::BlockDevice& devic
   return memory;
 }
 
+Result<std::unique_ptr<block::BlockDevice>> open_for_reading(std::string_view url, const MountOptions& options, std::uint32_t queue_depth) {
+  const block::OpenOptions open{.write = false, .create = false, .direct = options.direct, .queue_depth = queue_depth};
+  return options.open_device ? options.open_device(url, open) : block::open_device(url, open);
+}
+
 Error cannot_mount(std::string_view url, Error error) {
   error.message = fmt::format("{} cannot be mounted: {}", quoted(url), error.message);
   return error;
@@ -140,7 +145,7 @@ Error cannot_mount(std::string_view url, Error error) {
 
 Volume::Impl::Impl(std::string canonical_url, MountOptions mount_options, layout::Superblock committed, layout::Schema fields,
                    directory::Directory ids)
-    : url(std::move(canonical_url)), options(mount_options), superblock(std::move(committed)), schema(std::move(fields)),
+    : url(std::move(canonical_url)), options(std::move(mount_options)), superblock(std::move(committed)), schema(std::move(fields)),
       directory(std::move(ids)), record_layout(schema, superblock.chunk_bytes, superblock.record_salt),
       pool([this] { return open(kMountDepth); }) {}
 
@@ -148,7 +153,7 @@ Result<std::shared_ptr<const Volume>> Volume::mount(std::string_view url, const 
   const auto start = std::chrono::steady_clock::now();
   DLFS_TRY_ASSIGN(const block::Url parsed, block::parse_url(url));
   DLFS_TRY(check_path(url, parsed));
-  DLFS_TRY_ASSIGN(auto device, block::open_device(url, {.write = false, .create = false, .direct = options.direct, .queue_depth = kMountDepth}));
+  DLFS_TRY_ASSIGN(auto device, open_for_reading(url, options, kMountDepth));
   MountReport report;
   DLFS_TRY_ASSIGN(const Superblock superblock, choose_superblock(url, *device, options.timeout, report.warning));
   DLFS_TRY_ASSIGN(const base::Arena schema_bytes, read_section(url, *device, "schema", superblock.schema, options.timeout));
@@ -172,7 +177,7 @@ Result<std::shared_ptr<const Volume>> Volume::mount(std::string_view url, const 
 
 // A file may have been replaced by a newer pack since the mount: its bytes would look damaged, so that is found out first.
 Result<std::unique_ptr<block::BlockDevice>> Volume::Impl::open(std::uint32_t queue_depth) const {
-  DLFS_TRY_ASSIGN(auto device, block::open_device(url, {.write = false, .create = false, .direct = options.direct, .queue_depth = queue_depth}));
+  DLFS_TRY_ASSIGN(auto device, open_for_reading(url, options, queue_depth));
   DLFS_TRY_ASSIGN(const SuperblockPair pair, read_superblocks(*device, options.timeout));
   const Superblock* chosen = pair.chosen();
   if (chosen == nullptr || chosen->volume_id != superblock.volume_id || chosen->generation != superblock.generation) {

@@ -41,6 +41,10 @@ std::uint64_t Volume::fingerprint() const noexcept {
 
 Result<std::unique_ptr<block::BlockDevice>> Volume::open_device(std::uint32_t queue_depth) const { return impl_->open(queue_depth); }
 
+Result<void> Volume::with_device(const std::function<Result<void>(block::BlockDevice&)>& use) const {
+  return impl_->pool.with([&use](DeviceLease& lease) { return use(lease.device()); });
+}
+
 Result<void> Volume::Impl::check_id(SampleId id) const {
   if (id.value < directory.sample_count()) return {};
   return base::make_error(Code::kNotFound, "there is no sample {} in '{}'; it has {} samples, numbered from 0", id.value, base::escape(url),

@@ -20,6 +20,8 @@ namespace dlfs::volume {
 struct MountOptions {
   std::chrono::milliseconds timeout{30'000};   // for each request to a device
   bool direct = true;                          // O_DIRECT where possible
+  // How devices are opened; empty: block::open_device. Tests give one that fails, delays or forgets.
+  std::function<Result<std::unique_ptr<block::BlockDevice>>(std::string_view, const block::OpenOptions&)> open_device = {};
 };
 
 // One sample's bytes, verified; `fields` are views into `bytes`.
@@ -56,6 +58,9 @@ class Volume : public std::enable_shared_from_this<Volume> {
   // A device handle of the caller's own (one thread), and where a data address lies on it.
   Result<std::unique_ptr<block::BlockDevice>> open_device(std::uint32_t queue_depth) const;
   std::uint64_t device_offset(std::uint64_t data_address) const noexcept;
+  // Calls `use` with one of the handles that random access keeps open; nobody else uses it meanwhile. **Thread**: any.
+  // **Errors**: of opening a device, and those of `use`, which leaves nothing in flight unless it timed out.
+  Result<void> with_device(const std::function<Result<void>(block::BlockDevice&)>& use) const;
 
   // **Blocks**. **Errors**: kNotFound, kCorrupt (names sample, device and address), kIo, kTimedOut.
   Result<SampleId> find(std::string_view name) const;
