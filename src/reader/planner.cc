@@ -306,6 +306,16 @@ Planner::Step Planner::plan_group(std::size_t room, Fifo<BatchBody*>& line) {
   return Step::kPlanned;
 }
 
+void Planner::find_extents(const CoalesceRules& rules) {
+  coalesce(wants_, rules, extents_);
+  ranges_.clear();
+  wanted_bytes_ = 0;
+  for (const Extent& extent : extents_) {
+    ranges_.push_back({extent.begin, extent.end});
+    wanted_bytes_ += extent.end - extent.begin;
+  }
+}
+
 // Reads what the first `count` batches of the group miss. False, with nothing changed, when the memory is not there.
 bool Planner::plan_missing(std::size_t count) {
   wants_.clear();
@@ -315,12 +325,12 @@ bool Planner::plan_missing(std::size_t count) {
       wants_.push_back(want);
     }
   }
-  coalesce(wants_, rules_, extents_);
-  ranges_.clear();
-  wanted_bytes_ = 0;
-  for (const Extent& extent : extents_) {
-    ranges_.push_back({extent.begin, extent.end});
-    wanted_bytes_ += extent.end - extent.begin;
+  find_extents(rules_);
+  if (wanted_bytes_ > policy_.group_limit_bytes) {
+    if (count > 1) return false;
+    CoalesceRules thrifty = rules_;   // no gaps: every byte counts
+    thrifty.gap_bytes = 0;
+    find_extents(thrifty);
   }
   if (!cache_.add_private(ranges_, private_)) return false;
   for (std::size_t e = 0; e < extents_.size(); ++e) {

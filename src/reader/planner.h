@@ -82,6 +82,7 @@ class Planner {
   void fill_group(std::size_t room, Fifo<BatchBody*>& line);
   void resolve(BatchBody& body, bool may_fetch);
   bool plan_first();
+  void find_extents(const CoalesceRules& rules);
   bool plan_missing(std::size_t count);
   void use_want(const Want& want, Buffer& buffer);
   void unresolve(BatchBody& body);

@@ -44,7 +44,8 @@ void plan_chunk_mode(const Shape& s, bool all_fits, Policy& policy) {
 }
 
 void plan_sample_wise(const Shape& s, bool all_fits, Policy& policy) {
-  const std::uint64_t reserve = std::min(s.cache_bytes / 2, kReserveBatches * share(s) * policy.footprint_bytes);
+  // Batches that are held pin the chunks that they use, so that these cannot make room: leave enough beside them.
+  const std::uint64_t reserve = kReserveBatches * share(s) * policy.footprint_bytes;
   if (s.slab_bytes < s.chunk_bytes) return;   // chunks do not fit in slabs: too little memory to keep any
   policy.resident_limit_bytes = all_fits ? s.slab_capacity_bytes : s.slab_capacity_bytes - std::min(reserve, s.slab_capacity_bytes);
 }
@@ -64,6 +65,7 @@ Policy choose_policy(const Shape& s) {
   policy.batches_ahead = batches_ahead(s.prefetch_batches);
   const bool large = s.data_bytes / s.units > s.chunk_bytes;   // more bytes than chunks of ordinary samples
   const bool all_fits = s.data_bytes + (large ? s.slab_bytes : 0) <= s.slab_capacity_bytes && s.slab_bytes >= s.chunk_bytes;
+  policy.group_limit_bytes = s.cache_bytes / 8;
   if (s.order.mode == order::Mode::kChunk) {
     plan_chunk_mode(s, all_fits, policy);
   } else {

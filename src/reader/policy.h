@@ -31,6 +31,8 @@ struct Policy {
   std::uint64_t resident_limit_bytes = 0;
   std::uint64_t bump_block_bytes = 64u << 10;   // samples read by themselves are cut from blocks of this size
   std::uint64_t footprint_bytes = 0;            // of one sample read by itself, on average
+  // Samples read by themselves: batches that are planned together, and so share reads and blocks of memory, need at most so much.
+  std::uint64_t group_limit_bytes = 32u << 20;
   std::uint32_t batches_ahead = 64;
   std::uint64_t stale_draws = 0;
   std::string notes;
