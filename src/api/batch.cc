@@ -1,5 +1,3 @@
-#include <cstring>
-
 #include "api/impl.h"
 
 namespace dlfs {
@@ -18,23 +16,7 @@ Bytes Batch::field(std::size_t i, std::size_t field) const noexcept { return imp
 
 std::uint64_t Batch::gather(std::size_t field, std::span<std::byte> into,
                             std::span<std::uint64_t> offsets) const noexcept {
-  const reader::Batch& batch = *impl_->batch;
-  const std::size_t samples = batch.size();
-  std::uint64_t needed = 0;
-  for (std::size_t i = 0; i < samples; ++i) {
-    if (i < offsets.size()) offsets[i] = needed;
-    needed += batch.field(i, field).size();
-  }
-  if (samples < offsets.size()) offsets[samples] = needed;
-  if (into.size() < needed) return needed;
-  std::byte* to = into.data();
-  for (std::size_t i = 0; i < samples; ++i) {
-    const layout::FieldValue value = batch.field(i, field);
-    if (value.empty()) continue;  // its data() may be null
-    std::memcpy(to, value.data(), value.size());
-    to += value.size();
-  }
-  return needed;
+  return impl_->batch->gather(field, into, offsets);
 }
 
 }  // namespace dlfs
