@@ -43,7 +43,7 @@ void copy_message(std::string_view from, char (&to)[N]) noexcept {
     length = N - sizeof kCut;
     while (length > 0 && (static_cast<unsigned char>(from[length]) & 0xC0) == 0x80) --length;
   }
-  std::memcpy(to, from.data(), length);
+  from.copy(to, length);
   if (cut) {
     std::memcpy(to + length, kCut, sizeof kCut);
   } else {

@@ -1,6 +1,5 @@
 #include "api/c_handles.h"
 
-using dlfs::Code;
 using dlfs::Result;
 using dlfs::api::check_reserved;
 using dlfs::api::guarded;
