@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <atomic>
 #include <cstdlib>
+#include <fstream>
 #include <system_error>
 
 #include "base/mix.h"
@@ -89,6 +90,16 @@ PackedVolume::PackedVolume(std::uint32_t samples, Place place) {
     memory_ = must(block::open_device(url_ + "?size=64MiB", options));
   }
   pack(url_, samples);
+}
+
+void PackedVolume::flip_byte(std::uint64_t offset) const {
+  std::fstream file(path(), std::ios::in | std::ios::out | std::ios::binary);
+  file.seekg(static_cast<std::streamoff>(offset));
+  const int byte = file.get();
+  file.seekp(static_cast<std::streamoff>(offset));
+  file.put(static_cast<char>(byte ^ 0x40));
+  file.flush();
+  ASSERT_TRUE(file.good()) << path();
 }
 
 }  // namespace dlfs::api_test

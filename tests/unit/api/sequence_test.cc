@@ -210,6 +210,31 @@ TEST(ApiSequenceErrors, impossible_orders_say_what_would_do) {
             Code::kInvalidArgument);
 }
 
+TEST(ApiSequenceErrors, a_bad_sample_is_raised_with_its_id_or_skipped_and_counted) {
+  api_test::PackedVolume packed(100);
+  packed.flip_byte(2 * 65536 + 100);  // in the first record of chunk 0
+  const Volume volume = packed.mount();
+  std::uint32_t bad = 0;
+  must(volume.verify([&](const Volume::Finding& finding) { bad = finding.id.value(); }));
+  SequenceOptions options;
+  options.batch = 100;
+  Sequence raising = must(volume.sequence(options));
+  for (int i = 0; i < 2; ++i) {  // it stays
+    const auto raised = raising.next();
+    ASSERT_FALSE(raised.ok());
+    EXPECT_EQ(raised.error().code, Code::kCorrupt);
+    EXPECT_NE(raised.error().message.find("sample " + std::to_string(bad) + " "), std::string::npos)
+        << raised.error().message;
+  }
+  options.on_error = OnError::kSkip;
+  Sequence skipping = must(volume.sequence(options));
+  const auto batches = drain(skipping);
+  ASSERT_EQ(batches.size(), 1u);
+  EXPECT_EQ(batches[0].size(), 99u);
+  EXPECT_EQ(std::ranges::count(batches[0], bad), 0);
+  EXPECT_EQ(skipping.statistics().skipped, 1u);
+}
+
 TEST(ApiSequenceErrors, a_state_of_another_volume_or_no_state_is_refused) {
   api_test::PackedVolume one(50), other(50);
   const Sequence sequence = must(one.mount().sequence({.batch = 10}));

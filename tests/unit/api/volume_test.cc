@@ -1,6 +1,3 @@
-#include <fcntl.h>
-#include <unistd.h>
-
 #include <fstream>
 
 #include "api_support.h"
@@ -181,14 +178,7 @@ TEST(ApiMount, a_pack_under_way_mounts_as_incomplete) {
 TEST(ApiMount, a_flipped_byte_in_a_record_is_found_and_never_delivered) {
   PackedVolume packed(kSamples);
   const VolumeInfo info = packed.mount().info();
-  const int fd = ::open(packed.path().c_str(), O_RDWR | O_CLOEXEC);
-  ASSERT_GE(fd, 0);
-  const off_t offset = 2 * 65536 + 100;  // in the first record of chunk 0
-  std::byte byte{};
-  ASSERT_EQ(::pread(fd, &byte, 1, offset), 1);
-  byte ^= std::byte{0x40};
-  ASSERT_EQ(::pwrite(fd, &byte, 1, offset), 1);
-  ::close(fd);
+  packed.flip_byte(2 * 65536 + 100);  // in the first record of chunk 0
 
   const Volume volume = packed.mount();
   std::vector<Volume::Finding> findings;
