@@ -1,5 +1,6 @@
 # The library that users link: libdlfs.so with nothing but the public names in it, and libdlfs.a. Both are put together from the
-# modules' objects. Targets dlfs_shared and dlfs_static here, dlfs::dlfs and dlfs::dlfs_static in the installed package.
+# modules' objects. dlfs::dlfs and dlfs::dlfs_static, in the installed package as well as for a project that adds this one by
+# add_subdirectory or FetchContent. Where nothing is installed they are built only when something links them.
 set(dlfs_modules base block layout directory order volume reader api)
 set(dlfs_objects)
 foreach(module ${dlfs_modules})
@@ -11,8 +12,15 @@ add_library(dlfs_shared SHARED ${dlfs_objects})
 add_library(dlfs_static STATIC ${dlfs_objects})
 foreach(library dlfs_shared dlfs_static)
   set_target_properties(${library} PROPERTIES OUTPUT_NAME dlfs LINKER_LANGUAGE CXX)
-  target_include_directories(${library} INTERFACE $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>)
+  target_include_directories(${library} INTERFACE $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/include>
+    $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>)
+  if(NOT DLFS_INSTALL)
+    set_target_properties(${library} PROPERTIES EXCLUDE_FROM_ALL ON)
+  endif()
 endforeach()
+
+add_library(dlfs::dlfs ALIAS dlfs_shared)
+add_library(dlfs::dlfs_static ALIAS dlfs_static)
 
 # The ABI may change with every minor version until 1.0.
 set_target_properties(dlfs_shared PROPERTIES EXPORT_NAME dlfs VERSION ${PROJECT_VERSION}
