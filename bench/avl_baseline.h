@@ -1,5 +1,6 @@
-// The baseline of directory_bench: the published design (Zhu et al., CLUSTER 2019), an AVL tree in memory with one node a sample that
-// holds the hashed key and 16 bytes of metadata. Nodes come from one pool, which is kinder to it than an allocation each.
+// The baseline of directory_bench: the published design (Zhu et al., CLUSTER 2019), an AVL tree in memory with one node
+// a sample that holds the hashed key and 16 bytes of metadata. Nodes come from one pool, which is kinder to it than an
+// allocation each.
 #pragma once
 
 #include <algorithm>
@@ -13,12 +14,12 @@ class AvlTree {
  public:
   struct Node {
     std::uint64_t key = 0;
-    std::array<std::uint64_t, 2> metadata{};   // node, offset, length and a cached bit
+    std::array<std::uint64_t, 2> metadata{};  // node, offset, length and a cached bit
     Node *left = nullptr, *right = nullptr;
     int height = 1;
   };
 
-  explicit AvlTree(std::size_t capacity) { nodes_.reserve(capacity); }   // the pool never moves
+  explicit AvlTree(std::size_t capacity) { nodes_.reserve(capacity); }  // the pool never moves
 
   void insert(std::uint64_t key, std::array<std::uint64_t, 2> metadata) {
     nodes_.push_back({key, metadata, nullptr, nullptr, 1});

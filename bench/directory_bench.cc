@@ -1,5 +1,5 @@
-// The directory at 10 million samples (DLFS_BENCH_SAMPLES changes that): building, loading, look-ups in random order by id and by the hash
-// of a name, one at a time and in batches, beside the AVL tree of the published design.
+// The directory at 10 million samples (DLFS_BENCH_SAMPLES changes that): building, loading, look-ups in random order by
+// id and by the hash of a name, one at a time and in batches, beside the AVL tree of the published design.
 #include <benchmark/benchmark.h>
 #include <sys/resource.h>
 
@@ -30,7 +30,8 @@ std::uint64_t hash_of(std::uint64_t id) { return base::mix64(id + 0x9E3779B97F4A
 double seconds_of_process() {
   rusage usage{};
   getrusage(RUSAGE_SELF, &usage);
-  return static_cast<double>(usage.ru_utime.tv_sec + usage.ru_stime.tv_sec) + 1e-6 * static_cast<double>(usage.ru_utime.tv_usec + usage.ru_stime.tv_usec);
+  return static_cast<double>(usage.ru_utime.tv_sec + usage.ru_stime.tv_sec) +
+         1e-6 * static_cast<double>(usage.ru_utime.tv_usec + usage.ru_stime.tv_usec);
 }
 
 // An index of samples of about 921 bytes, placed in an order that has nothing to do with their ids.
@@ -38,8 +39,8 @@ struct World {
   std::uint64_t n = sample_count();
   layout::Superblock superblock;
   std::vector<std::byte> index;
-  std::vector<std::uint32_t> order;    // a random order of ids
-  std::vector<std::uint64_t> hashes;   // of those ids
+  std::vector<std::uint32_t> order;   // a random order of ids
+  std::vector<std::uint64_t> hashes;  // of those ids
   double finish_s = 0;
 
   World() {
@@ -51,14 +52,16 @@ struct World {
     std::uint64_t at = 0;
     for (const std::uint32_t id : order) {
       const std::uint64_t length = 300 + prng.below(1243);
-      if (at % layout::kDefaultChunkBytes + length > layout::kDefaultChunkBytes) at = (at / layout::kDefaultChunkBytes + 1) * layout::kDefaultChunkBytes;
+      if (at % layout::kDefaultChunkBytes + length > layout::kDefaultChunkBytes)
+        at = (at / layout::kDefaultChunkBytes + 1) * layout::kDefaultChunkBytes;
       builder.add(SampleId{id}, {at, length, false}, hash_of(id));
       at = (at + length + 7) / 8 * 8;
     }
     for (std::uint64_t id = 0; id < n; id += 500) builder.add_name_block(SampleId{static_cast<std::uint32_t>(id)});
     superblock.sample_count = n;
     superblock.record_salt = 1;
-    superblock.data = {layout::kDefaultChunkBytes, (at / layout::kDefaultChunkBytes + 1) * layout::kDefaultChunkBytes, 0};
+    superblock.data = {layout::kDefaultChunkBytes, (at / layout::kDefaultChunkBytes + 1) * layout::kDefaultChunkBytes,
+                       0};
     const double before = seconds_of_process();
     index = builder.finish(superblock).value();
     finish_s = seconds_of_process() - before;

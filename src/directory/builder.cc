@@ -1,5 +1,5 @@
-// Makes the index section from what a pack collected. Peak memory a sample: 18 bytes collected (10 without names), 16 of the
-// index, 4 of a sort and 1/2 of its counters.
+// Makes the index section from what a pack collected. Peak memory a sample: 18 bytes collected (10 without names), 16
+// of the index, 4 of a sort and 1/2 of its counters.
 #include <algorithm>
 #include <array>
 #include <bit>
@@ -19,11 +19,11 @@ using layout::Location;
 
 constexpr unsigned kBlockShift = 16;
 constexpr std::uint64_t kBlockEntries = std::uint64_t{1} << kBlockShift;
-constexpr unsigned kLowLengthBits = 21;                 // of the length, beside 43 bits of address
-constexpr std::uint16_t kLargeBit = 0x8000;             // the length has 37 bits in all, so this one is free beside its upper 15
+constexpr unsigned kLowLengthBits = 21;      // of the length, beside 43 bits of address
+constexpr std::uint16_t kLargeBit = 0x8000;  // the length has 37 bits in all, so this one is free beside its upper 15
 
-// 0..count-1 in the order of (key, id): spread by the keys' top bits into small parts, each sorted alone. Even keys make it
-// linear; the worst keys make it n log n. Memory: 4 bytes a key and at most 1/2 for the parts.
+// 0..count-1 in the order of (key, id): spread by the keys' top bits into small parts, each sorted alone. Even keys
+// make it linear; the worst keys make it n log n. Memory: 4 bytes a key and at most 1/2 for the parts.
 template <class Key>
 std::vector<std::uint32_t> sorted_by(std::uint64_t count, unsigned key_bits, const Key& key_of) {
   const unsigned part_bits = std::min(key_bits, static_cast<unsigned>(std::bit_width(count / 32)));
@@ -35,15 +35,20 @@ std::vector<std::uint32_t> sorted_by(std::uint64_t count, unsigned key_bits, con
   std::vector<std::uint32_t> order(count);
   for (std::uint64_t id = 0; id < count; ++id) order[starts[part_of(key_of(id))]++] = static_cast<std::uint32_t>(id);
 
-  struct Entry { std::uint64_t key; std::uint32_t id; auto operator<=>(const Entry&) const = default; };
+  struct Entry {
+    std::uint64_t key;
+    std::uint32_t id;
+    auto operator<=>(const Entry&) const = default;
+  };
   constexpr std::size_t kSmall = 4096;
   std::vector<Entry> part;
-  std::uint64_t begin = 0;   // starts[i] is now the end of part i
+  std::uint64_t begin = 0;  // starts[i] is now the end of part i
   for (std::size_t i = 0; i + 1 < starts.size(); ++i) {
     const auto ids = std::span(order).subspan(begin, starts[i] - begin);
     begin = starts[i];
     if (ids.size() > kSmall) {
-      std::sort(ids.begin(), ids.end(), [&](std::uint32_t a, std::uint32_t b) { return Entry{key_of(a), a} < Entry{key_of(b), b}; });
+      std::sort(ids.begin(), ids.end(),
+                [&](std::uint32_t a, std::uint32_t b) { return Entry{key_of(a), a} < Entry{key_of(b), b}; });
       continue;
     }
     part.clear();
@@ -73,7 +78,8 @@ struct Builder::Pending {
 };
 
 Builder::Builder(std::uint32_t chunk_bytes, bool names) noexcept : chunk_bytes_(chunk_bytes), names_(names) {
-  DLFS_CHECK(std::has_single_bit(chunk_bytes) && chunk_bytes >= layout::kMinChunkBytes && chunk_bytes <= layout::kMaxChunkBytes);
+  DLFS_CHECK(std::has_single_bit(chunk_bytes) && chunk_bytes >= layout::kMinChunkBytes &&
+             chunk_bytes <= layout::kMaxChunkBytes);
 }
 Builder::~Builder() = default;
 
@@ -87,7 +93,8 @@ void Builder::add(SampleId id, Location at, std::uint64_t hash) {
   }
   const std::uint64_t chunk_end = (at.address_bytes & ~std::uint64_t{chunk_bytes_ - 1}) + chunk_bytes_;
   const bool placed = at.address_bytes < layout::kMaxDeviceBytes && at.address_bytes % layout::kRecordAlign == 0 &&
-                      at.length_bytes >= layout::kMinRecordBytes && at.length_bytes < (std::uint64_t{1} << 36) + (std::uint64_t{1} << 35) &&
+                      at.length_bytes >= layout::kMinRecordBytes &&
+                      at.length_bytes < (std::uint64_t{1} << 36) + (std::uint64_t{1} << 35) &&
                       (at.large ? at.length_bytes > chunk_bytes_ && at.address_bytes % chunk_bytes_ == 0
                                 : at.length_bytes <= chunk_end - at.address_bytes);
   const std::uint64_t i = id.value & (kBlockEntries - 1);
@@ -95,8 +102,8 @@ void Builder::add(SampleId id, Location at, std::uint64_t hash) {
     misused_ = true;
     return;
   }
-  block->address_and_low_length[i] = at.address_bytes / layout::kRecordAlign << kLowLengthBits |
-                                     (at.length_bytes & ((1u << kLowLengthBits) - 1));
+  block->address_and_low_length[i] =
+      at.address_bytes / layout::kRecordAlign << kLowLengthBits | (at.length_bytes & ((1u << kLowLengthBits) - 1));
   block->high_length[i] = static_cast<std::uint16_t>(at.length_bytes >> kLowLengthBits | (at.large ? kLargeBit : 0));
   if (names_) (*block->hash)[i] = hash;
   ++count_;
@@ -112,13 +119,18 @@ Location Builder::location(std::uint64_t id) const noexcept {
   const std::uint64_t word = block.address_and_low_length[id & (kBlockEntries - 1)];
   const std::uint16_t high = block.high_length[id & (kBlockEntries - 1)];
   return {(word >> kLowLengthBits) * layout::kRecordAlign,
-          (std::uint64_t{high} & (kLargeBit - 1u)) << kLowLengthBits | (word & ((1u << kLowLengthBits) - 1)), (high & kLargeBit) != 0};
+          (std::uint64_t{high} & (kLargeBit - 1u)) << kLowLengthBits | (word & ((1u << kLowLengthBits) - 1)),
+          (high & kLargeBit) != 0};
 }
 
-std::uint64_t Builder::hash(std::uint64_t id) const noexcept { return (*blocks_[id >> kBlockShift]->hash)[id & (kBlockEntries - 1)]; }
+std::uint64_t Builder::hash(std::uint64_t id) const noexcept {
+  return (*blocks_[id >> kBlockShift]->hash)[id & (kBlockEntries - 1)];
+}
 
 Result<layout::IndexFacts> Builder::gather(const layout::Superblock& superblock) const {
-  if (misused_) return make_error(Code::kInvalidArgument, "a sample or name block was added twice, out of order or with an impossible location");
+  if (misused_)
+    return make_error(Code::kInvalidArgument,
+                      "a sample or name block was added twice, out of order or with an impossible location");
   layout::IndexFacts facts;
   facts.sample_count = count_;
   facts.data_bytes = superblock.data.length_bytes;
@@ -129,9 +141,11 @@ Result<layout::IndexFacts> Builder::gather(const layout::Superblock& superblock)
   for (std::uint64_t id = 0; id < count_; ++id) {
     const bool there = id >> kBlockShift < blocks_.size() && blocks_[id >> kBlockShift] != nullptr;
     const Location at = there ? location(id) : Location{};
-    if (at.length_bytes == 0) return make_error(Code::kInvalidArgument, "{} samples were added, but not sample {}", count_, id);
+    if (at.length_bytes == 0)
+      return make_error(Code::kInvalidArgument, "{} samples were added, but not sample {}", count_, id);
     if (at.address_bytes + at.length_bytes > facts.data_bytes) {
-      return make_error(Code::kInvalidArgument, "sample {} ends at byte {} of a data area of {}", id, at.address_bytes + at.length_bytes, facts.data_bytes);
+      return make_error(Code::kInvalidArgument, "sample {} ends at byte {} of a data area of {}", id,
+                        at.address_bytes + at.length_bytes, facts.data_bytes);
     }
     facts.address_bits_used |= at.address_bytes;
     std::uint64_t& longest = at.large ? facts.longest_large_bytes : facts.longest_ordinary_bytes;
@@ -174,19 +188,24 @@ void Builder::fill_names(Pending& pending) {
     for (; next_bucket <= bucket; ++next_bucket) layout::packed_set(buckets, h.bucket_start_bits, next_bucket, i);
     const unsigned below = 64u - h.bucket_bits - h.fingerprint_bits;
     const std::uint64_t fingerprint = h.fingerprint_bits == 0 ? 0 : value >> below & fingerprint_mask;
-    layout::packed_set(names_by_hash, static_cast<unsigned>(h.id_bits) + h.fingerprint_bits, i, fingerprint << h.id_bits | id);
+    layout::packed_set(names_by_hash, static_cast<unsigned>(h.id_bits) + h.fingerprint_bits, i,
+                       fingerprint << h.id_bits | id);
     const bool same = (i > 0 && hash(order[i - 1]) == value) || (i + 1 < count_ && hash(order[i + 1]) == value);
     if (same && same_hash_.size() < kMaxSameHash) same_hash_.push_back({value, SampleId{order[i]}});
   }
-  for (; next_bucket <= std::uint64_t{1} << h.bucket_bits; ++next_bucket) layout::packed_set(buckets, h.bucket_start_bits, next_bucket, count_);
+  for (; next_bucket <= std::uint64_t{1} << h.bucket_bits; ++next_bucket)
+    layout::packed_set(buckets, h.bucket_start_bits, next_bucket, count_);
   const auto name_blocks = pending.section(IndexSection::kNameBlocks);
-  for (std::uint64_t i = 0; i < name_blocks_.size(); ++i) layout::packed_set(name_blocks, h.id_bits, i, name_blocks_[i]);
+  for (std::uint64_t i = 0; i < name_blocks_.size(); ++i)
+    layout::packed_set(name_blocks, h.id_bits, i, name_blocks_[i]);
 }
 
 Result<std::vector<std::byte>> Builder::finish(const layout::Superblock& superblock) {
   DLFS_TRY_ASSIGN(const layout::IndexFacts facts, gather(superblock));
-  if (names_ && (count_ == 0) != name_blocks_.empty()) return make_error(Code::kInvalidArgument, "there are {} name blocks for {} names", name_blocks_.size(), count_);
-  if (!name_blocks_.empty() && (!names_ || name_blocks_.back() >= count_)) return make_error(Code::kInvalidArgument, "a name block starts behind the last sample");
+  if (names_ && (count_ == 0) != name_blocks_.empty())
+    return make_error(Code::kInvalidArgument, "there are {} name blocks for {} names", name_blocks_.size(), count_);
+  if (!name_blocks_.empty() && (!names_ || name_blocks_.back() >= count_))
+    return make_error(Code::kInvalidArgument, "a name block starts behind the last sample");
   same_hash_.clear();
   Pending pending{layout::plan_index(facts), {}};
   pending.bytes.resize(pending.header.index_bytes());

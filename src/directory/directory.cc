@@ -18,7 +18,7 @@ using base::make_error;
 using layout::IndexSection;
 using layout::Location;
 
-constexpr std::uint64_t kAhead = 48;   // entries fetched ahead of their use: some 2 ns each against 100 ns of memory
+constexpr std::uint64_t kAhead = 48;  // entries fetched ahead of their use: some 2 ns each against 100 ns of memory
 
 template <class... Args>
 Error corrupt(IndexSection section, fmt::format_string<Args...> format, Args&&... args) {
@@ -39,7 +39,7 @@ struct Directory::Impl {
   layout::PackedArray ids_by_slot, bucket_starts, names_by_hash, name_blocks;
   const std::byte* unit_starts = nullptr;
   std::uint64_t n = 0;
-  std::uint64_t units_per_sample = 1;          // first_slots has every units_per_sample-th unit
+  std::uint64_t units_per_sample = 1;  // first_slots has every units_per_sample-th unit
   std::vector<std::uint32_t> first_slots;
   // Cut out of a hash by candidates().
   unsigned bucket_shift = 0, fingerprint_shift = 0;
@@ -57,7 +57,9 @@ struct Directory::Impl {
   Result<void> check_names() const;
   void map_sections();
   void sample_units();
-  std::uint64_t bucket_of(std::uint64_t hash) const noexcept { return header.bucket_bits == 0 ? 0 : hash >> bucket_shift; }
+  std::uint64_t bucket_of(std::uint64_t hash) const noexcept {
+    return header.bucket_bits == 0 ? 0 : hash >> bucket_shift;
+  }
   std::uint64_t fingerprint_of(std::uint64_t hash) const noexcept {
     return header.fingerprint_bits == 0 ? 0 : hash >> fingerprint_shift & fingerprint_mask;
   }
@@ -83,7 +85,8 @@ Result<void> Directory::Impl::check_gaps(std::uint64_t index_bytes) const {
   for (std::size_t i = 0; i < layout::kIndexSections; ++i) {
     const layout::Extent extent = header.section(static_cast<IndexSection>(i));
     const std::uint64_t end = extent.offset_bytes + extent.length_bytes;
-    const std::uint64_t next = i + 1 < layout::kIndexSections ? header.section(static_cast<IndexSection>(i + 1)).offset_bytes : index_bytes;
+    const std::uint64_t next =
+        i + 1 < layout::kIndexSections ? header.section(static_cast<IndexSection>(i + 1)).offset_bytes : index_bytes;
     const auto gap = arena.bytes().subspan(end, next - end);
     if (!std::all_of(gap.begin(), gap.end(), [](std::byte b) { return b == std::byte{0}; })) {
       return corrupt(static_cast<IndexSection>(i), "the bytes behind it are not zero");
@@ -100,15 +103,17 @@ void Directory::Impl::map_sections() {
   id_mask = (std::uint64_t{1} << header.id_bits) - 1;
   if (!header.names) return;
   bucket_starts = layout::PackedArray(section(IndexSection::kBuckets), header.bucket_start_bits);
-  names_by_hash = layout::PackedArray(section(IndexSection::kNamesByHash), static_cast<unsigned>(header.id_bits) + header.fingerprint_bits);
+  names_by_hash = layout::PackedArray(section(IndexSection::kNamesByHash),
+                                      static_cast<unsigned>(header.id_bits) + header.fingerprint_bits);
   name_blocks = layout::PackedArray(section(IndexSection::kNameBlocks), header.id_bits);
   bucket_shift = 64u - header.bucket_bits;
   fingerprint_shift = 64u - header.bucket_bits - header.fingerprint_bits;
   fingerprint_mask = (std::uint64_t{1} << header.fingerprint_bits) - 1;
 }
 
-// One walk in placement order proves that locations lie inside the data area, do not overlap and keep to chunks, that ids_by_slot is
-// a permutation (addresses ascend strictly, so no id comes twice), and that unit_starts says what the locations say.
+// One walk in placement order proves that locations lie inside the data area, do not overlap and keep to chunks, that
+// ids_by_slot is a permutation (addresses ascend strictly, so no id comes twice), and that unit_starts says what the
+// locations say.
 Result<void> Directory::Impl::check_placement() const {
   const std::uint64_t chunk_bytes = header.chunk_bytes;
   const unsigned chunk_shift = static_cast<unsigned>(std::countr_zero(chunk_bytes));
@@ -116,28 +121,36 @@ Result<void> Directory::Impl::check_placement() const {
   for (std::uint64_t slot = 0; slot < n; ++slot) {
     if (slot + kAhead < n) locations.prefetch(std::min(ids_by_slot[slot + kAhead], n - 1));
     const std::uint64_t id = ids_by_slot[slot];
-    if (id >= n) return corrupt(IndexSection::kIdsBySlot, "slot {} holds id {}, but there are only {} samples", slot, id, n);
+    if (id >= n)
+      return corrupt(IndexSection::kIdsBySlot, "slot {} holds id {}, but there are only {} samples", slot, id, n);
     const Location at = locations[id];
-    if (at.length_bytes < layout::kMinRecordBytes) return corrupt(IndexSection::kLocations, "sample {} has no length", id);
+    if (at.length_bytes < layout::kMinRecordBytes)
+      return corrupt(IndexSection::kLocations, "sample {} has no length", id);
     const std::uint64_t begin = at.address_bytes;
     const std::uint64_t first_chunk = begin >> chunk_shift;
     std::uint64_t end = begin + at.length_bytes;
     if (at.large) end = (end + (chunk_bytes - 1)) & ~(chunk_bytes - 1);
-    if (begin < free_from) return corrupt(IndexSection::kIdsBySlot, "slot {} (sample {}) lies before the end of the slot before it", slot, id);
+    if (begin < free_from)
+      return corrupt(IndexSection::kIdsBySlot, "slot {} (sample {}) lies before the end of the slot before it", slot,
+                     id);
     if (end > header.data_bytes) return corrupt(IndexSection::kLocations, "sample {} ends behind the data area", id);
-    const bool fits_chunks = at.large ? begin % chunk_bytes == 0 && at.length_bytes > chunk_bytes : first_chunk == (end - 1) >> chunk_shift;
+    const bool fits_chunks =
+        at.large ? begin % chunk_bytes == 0 && at.length_bytes > chunk_bytes : first_chunk == (end - 1) >> chunk_shift;
     if (!fits_chunks) return corrupt(IndexSection::kLocations, "sample {} does not keep to chunks", id);
     const std::uint64_t starts = first_chunk != last_chunk ? 1 : 0;
     word |= starts << (slot % 64);
     units += starts;
     if (slot % 64 == 63 || slot + 1 == n) {
-      if (unit_word(slot / 64) != word) return corrupt(IndexSection::kUnitStarts, "the units of slots {} to {} do not fit the locations", slot / 64 * 64, slot);
+      if (unit_word(slot / 64) != word)
+        return corrupt(IndexSection::kUnitStarts, "the units of slots {} to {} do not fit the locations",
+                       slot / 64 * 64, slot);
       word = 0;
     }
     free_from = end;
     last_chunk = (end - 1) >> chunk_shift;
   }
-  if (units != header.unit_count) return corrupt(IndexSection::kUnitStarts, "there are {} units, but the header says {}", units, header.unit_count);
+  if (units != header.unit_count)
+    return corrupt(IndexSection::kUnitStarts, "there are {} units, but the header says {}", units, header.unit_count);
   return {};
 }
 
@@ -146,18 +159,23 @@ Result<void> Directory::Impl::check_names() const {
   const std::uint64_t buckets = std::uint64_t{1} << header.bucket_bits;
   for (std::uint64_t i = 0, previous = 0; i <= buckets; ++i) {
     const std::uint64_t start = bucket_starts[i];
-    if (start < previous || start > n || (i == 0 && start != 0)) return corrupt(IndexSection::kBuckets, "bucket {} starts at entry {}", i, start);
+    if (start < previous || start > n || (i == 0 && start != 0))
+      return corrupt(IndexSection::kBuckets, "bucket {} starts at entry {}", i, start);
     previous = start;
   }
-  if (bucket_starts[buckets] != n) return corrupt(IndexSection::kBuckets, "the last bucket ends at entry {}, not {}", bucket_starts[buckets], n);
+  if (bucket_starts[buckets] != n)
+    return corrupt(IndexSection::kBuckets, "the last bucket ends at entry {}, not {}", bucket_starts[buckets], n);
   for (std::uint64_t i = 0; i < n; ++i) {
-    if ((names_by_hash[i] & id_mask) >= n) return corrupt(IndexSection::kNamesByHash, "entry {} holds an id that does not exist", i);
+    if ((names_by_hash[i] & id_mask) >= n)
+      return corrupt(IndexSection::kNamesByHash, "entry {} holds an id that does not exist", i);
   }
   const std::uint64_t blocks = header.name_block_count;
-  if ((n == 0) != (blocks == 0)) return corrupt(IndexSection::kNameBlocks, "there are {} blocks for {} names", blocks, n);
+  if ((n == 0) != (blocks == 0))
+    return corrupt(IndexSection::kNameBlocks, "there are {} blocks for {} names", blocks, n);
   for (std::uint64_t i = 0, next = 0; i < blocks; ++i) {
     const std::uint64_t first = name_blocks[i];
-    if (i == 0 ? first != 0 : first < next || first >= n) return corrupt(IndexSection::kNameBlocks, "block {} starts at id {}", i, first);
+    if (i == 0 ? first != 0 : first < next || first >= n)
+      return corrupt(IndexSection::kNameBlocks, "block {} starts at id {}", i, first);
     next = first + 1;
   }
   return {};
@@ -172,7 +190,8 @@ void Directory::Impl::sample_units() {
   std::uint64_t unit = 0;
   for (std::uint64_t i = 0; i * 64 < n; ++i) {
     for (std::uint64_t word = unit_word(i); word != 0; word &= word - 1, ++unit) {
-      if (unit % units_per_sample == 0) first_slots.push_back(static_cast<std::uint32_t>(i * 64 + static_cast<std::uint64_t>(std::countr_zero(word))));
+      if (unit % units_per_sample == 0)
+        first_slots.push_back(static_cast<std::uint32_t>(i * 64 + static_cast<std::uint64_t>(std::countr_zero(word))));
     }
   }
 }
@@ -182,13 +201,14 @@ Directory::Directory(std::shared_ptr<const Impl> impl) noexcept : impl_(std::mov
 Result<Directory> Directory::load(base::Arena index, const layout::Superblock& superblock) {
   const std::uint64_t index_bytes = superblock.index.length_bytes;
   if (index_bytes > index.bytes().size()) {
-    return make_error(Code::kCorrupt, "the index is cut off: {} of {} bytes are there", index.bytes().size(), index_bytes);
+    return make_error(Code::kCorrupt, "the index is cut off: {} of {} bytes are there", index.bytes().size(),
+                      index_bytes);
   }
   auto impl = std::make_shared<Impl>();
   DLFS_TRY_ASSIGN(impl->header, layout::decode_index_header(index.bytes().first(index_bytes), index_bytes));
   const layout::IndexHeader& h = impl->header;
-  if (h.sample_count != superblock.sample_count || h.data_bytes != superblock.data.length_bytes || h.chunk_bytes != superblock.chunk_bytes ||
-      h.record_salt != superblock.record_salt) {
+  if (h.sample_count != superblock.sample_count || h.data_bytes != superblock.data.length_bytes ||
+      h.chunk_bytes != superblock.chunk_bytes || h.record_salt != superblock.record_salt) {
     return make_error(Code::kCorrupt, "the index is damaged: its header does not belong to this superblock");
   }
   impl->arena = std::move(index);
@@ -211,7 +231,9 @@ std::uint64_t Directory::resident_bytes() const noexcept {
 
 Location Directory::location(SampleId id) const noexcept { return impl_->locations[id.value]; }
 
-SampleId Directory::id_of(Slot slot) const noexcept { return SampleId{static_cast<std::uint32_t>(impl_->ids_by_slot[slot.value])}; }
+SampleId Directory::id_of(Slot slot) const noexcept {
+  return SampleId{static_cast<std::uint32_t>(impl_->ids_by_slot[slot.value])};
+}
 
 void Directory::locations(std::span<const std::uint32_t> ids, std::span<Location> out) const noexcept {
   const layout::LocationArray& from = impl_->locations;
@@ -228,11 +250,12 @@ std::uint64_t Directory::first_slot(std::uint64_t unit) const noexcept {
   const Impl& d = *impl_;
   if (unit >= d.header.unit_count) return d.n;
   const std::uint64_t base = d.first_slots[unit / d.units_per_sample];
-  std::uint64_t left = unit % d.units_per_sample;   // set bits to pass behind that of `base`
+  std::uint64_t left = unit % d.units_per_sample;  // set bits to pass behind that of `base`
   if (left == 0) return base;
   std::uint64_t i = base / 64;
   std::uint64_t word = d.unit_word(i) & ~std::uint64_t{0} << (base % 64);
-  for (auto here = static_cast<std::uint64_t>(std::popcount(word)); here <= left; here = static_cast<std::uint64_t>(std::popcount(word))) {
+  for (auto here = static_cast<std::uint64_t>(std::popcount(word)); here <= left;
+       here = static_cast<std::uint64_t>(std::popcount(word))) {
     left -= here;
     word = d.unit_word(++i);
   }
@@ -256,9 +279,10 @@ std::uint64_t Directory::unit_of(Slot slot) const noexcept {
 
 bool Directory::has_names() const noexcept { return impl_->header.names; }
 
-// First entry in [begin, end) whose fingerprint is not below. Fingerprints of a bucket are sorted and, being hash bits, evenly
-// spread: the guess is off by a few entries, which lie in the same or the next cache line.
-std::uint64_t Directory::Impl::lower_bound(std::uint64_t begin, std::uint64_t end, std::uint64_t fingerprint) const noexcept {
+// First entry in [begin, end) whose fingerprint is not below. Fingerprints of a bucket are sorted and, being hash bits,
+// evenly spread: the guess is off by a few entries, which lie in the same or the next cache line.
+std::uint64_t Directory::Impl::lower_bound(std::uint64_t begin, std::uint64_t end,
+                                           std::uint64_t fingerprint) const noexcept {
   std::uint64_t i = begin + (fingerprint * (end - begin) >> header.fingerprint_bits);
   while (i > begin && fingerprint_at(i - 1) >= fingerprint) --i;
   while (i < end && fingerprint_at(i) < fingerprint) ++i;
@@ -295,7 +319,8 @@ void Directory::first_candidates(std::span<const std::uint64_t> hashes, std::spa
       const std::uint64_t hash = hashes[base + i], bucket = d.bucket_of(hash);
       begins[i] = d.bucket_starts[bucket];
       ends[i] = d.bucket_starts[bucket + 1];
-      d.names_by_hash.prefetch(begins[i] + (d.fingerprint_of(hash) * (ends[i] - begins[i]) >> d.header.fingerprint_bits));
+      d.names_by_hash.prefetch(begins[i] +
+                               (d.fingerprint_of(hash) * (ends[i] - begins[i]) >> d.header.fingerprint_bits));
     }
     for (std::size_t i = 0; i < count; ++i) {
       const std::uint64_t fingerprint = d.fingerprint_of(hashes[base + i]);
@@ -307,7 +332,7 @@ void Directory::first_candidates(std::span<const std::uint64_t> hashes, std::spa
 }
 
 std::uint64_t Directory::name_block_of(SampleId id) const noexcept {
-  std::uint64_t low = 0, high = impl_->header.name_block_count;   // first[low] <= id < first[high]
+  std::uint64_t low = 0, high = impl_->header.name_block_count;  // first[low] <= id < first[high]
   while (high - low > 1) {
     const std::uint64_t middle = low + (high - low) / 2;
     (impl_->name_blocks[middle] <= id.value ? low : high) = middle;

@@ -42,7 +42,11 @@ Extent load_extent(const std::byte* at) {
 }
 
 Result<void> check_extents(const Superblock& s) {
-  struct Part { const char* name; Extent extent; std::uint64_t unit, length_unit; };
+  struct Part {
+    const char* name;
+    Extent extent;
+    std::uint64_t unit, length_unit;
+  };
   const Part parts[] = {{"data", s.data, s.chunk_bytes, s.chunk_bytes},
                         {"names", s.names, kSectorBytes, kNameBlockBytes},
                         {"index", s.index, kSectorBytes, 1},
@@ -50,28 +54,37 @@ Result<void> check_extents(const Superblock& s) {
   std::uint64_t end = kDataStartBytes;
   for (const Part& part : parts) {
     const auto [offset, length, crc] = part.extent;
-    if (offset % part.unit != 0) return corrupt("the {} section starts at byte {}, not at a multiple of {}", part.name, offset, part.unit);
-    if (length % part.length_unit != 0) return corrupt("the {} section is {} bytes long, not a multiple of {}", part.name, length, part.length_unit);
-    if (offset < end && length > 0) return corrupt("the {} section starts at byte {}, inside what lies before it", part.name, offset);
-    if (offset > s.device_bytes || length > s.device_bytes - offset) return corrupt("the {} section ends behind the device's {} bytes", part.name, s.device_bytes);
+    if (offset % part.unit != 0)
+      return corrupt("the {} section starts at byte {}, not at a multiple of {}", part.name, offset, part.unit);
+    if (length % part.length_unit != 0)
+      return corrupt("the {} section is {} bytes long, not a multiple of {}", part.name, length, part.length_unit);
+    if (offset < end && length > 0)
+      return corrupt("the {} section starts at byte {}, inside what lies before it", part.name, offset);
+    if (offset > s.device_bytes || length > s.device_bytes - offset)
+      return corrupt("the {} section ends behind the device's {} bytes", part.name, s.device_bytes);
     end = std::max(end, offset + length);
   }
-  if (s.data.length_bytes / kRecordAlign < s.sample_count) return corrupt("{} samples cannot lie in {} bytes of data", s.sample_count, s.data.length_bytes);
+  if (s.data.length_bytes / kRecordAlign < s.sample_count)
+    return corrupt("{} samples cannot lie in {} bytes of data", s.sample_count, s.data.length_bytes);
   if (s.index.length_bytes == 0 || s.schema.length_bytes == 0) return corrupt("it has no index or no schema");
   if (s.schema.length_bytes > kMaxSchemaBytes) return corrupt("the schema is {} bytes long", s.schema.length_bytes);
   return {};
 }
 
 Result<void> check_values(const Superblock& s) {
-  if (s.state != State::kIncomplete && s.state != State::kCommitted) return corrupt("its state is {}", static_cast<std::uint32_t>(s.state));
+  if (s.state != State::kIncomplete && s.state != State::kCommitted)
+    return corrupt("its state is {}", static_cast<std::uint32_t>(s.state));
   if (s.generation == 0) return corrupt("its generation is 0");
   if (s.members == 0 || s.member >= s.members) return corrupt("it is member {} of {}", s.member, s.members);
   if (s.members != 1) {
-    return make_error(Code::kUnsupportedVersion, "the volume lies on {} devices; this version reads volumes of one device", s.members);
+    return make_error(Code::kUnsupportedVersion,
+                      "the volume lies on {} devices; this version reads volumes of one device", s.members);
   }
-  if (!std::has_single_bit(s.chunk_bytes) || s.chunk_bytes < kMinChunkBytes || s.chunk_bytes > kMaxChunkBytes) return corrupt("its chunks are {} bytes long", s.chunk_bytes);
+  if (!std::has_single_bit(s.chunk_bytes) || s.chunk_bytes < kMinChunkBytes || s.chunk_bytes > kMaxChunkBytes)
+    return corrupt("its chunks are {} bytes long", s.chunk_bytes);
   if (s.sample_count > kMaxSamples) return corrupt("it has {} samples", s.sample_count);
-  if (s.device_bytes > kMaxDeviceBytes || s.device_bytes % kSectorBytes != 0) return corrupt("its device is {} bytes long", s.device_bytes);
+  if (s.device_bytes > kMaxDeviceBytes || s.device_bytes % kSectorBytes != 0)
+    return corrupt("its device is {} bytes long", s.device_bytes);
   return s.state == State::kCommitted ? check_extents(s) : Result<void>{};
 }
 
@@ -93,7 +106,8 @@ std::array<std::byte, kSuperblockBytes> encode(const Superblock& s) {
   store_le<std::uint64_t>(p + 64, s.sample_count);
   store_le<std::uint64_t>(p + 72, s.device_bytes);
   std::byte* extent = p + kExtentsAt;
-  for (const Extent* e : {&s.data, &s.names, &s.index, &s.schema}) store_extent(std::exchange(extent, extent + kExtentBytes), *e);
+  for (const Extent* e : {&s.data, &s.names, &s.index, &s.schema})
+    store_extent(std::exchange(extent, extent + kExtentBytes), *e);
   store_le<std::uint64_t>(p + 176, s.payload_bytes);
   store_le<std::uint64_t>(p + 184, s.record_bytes);
   store_le<std::uint64_t>(p + 192, s.padding_bytes);
@@ -105,17 +119,22 @@ std::array<std::byte, kSuperblockBytes> encode(const Superblock& s) {
 }
 
 Result<Superblock> decode_superblock(std::span<const std::byte> bytes) {
-  if (bytes.size() < kSuperblockBytes) return corrupt("only {} of its {} bytes are there", bytes.size(), kSuperblockBytes);
+  if (bytes.size() < kSuperblockBytes)
+    return corrupt("only {} of its {} bytes are there", bytes.size(), kSuperblockBytes);
   const std::byte* p = bytes.data();
-  if (std::memcmp(p, kMagic, sizeof kMagic) != 0) return make_error(Code::kForeign, "this is not a DLFS volume: it does not start with DLFSVOLM");
+  if (std::memcmp(p, kMagic, sizeof kMagic) != 0)
+    return make_error(Code::kForeign, "this is not a DLFS volume: it does not start with DLFSVOLM");
   // Every version keeps magic, version and sum in these places, so that damage and a newer version can be told apart.
   const std::uint32_t crc = base::crc32c(bytes.first(kCrcAt));
-  if (crc != load_le<std::uint32_t>(p + kCrcAt)) return corrupt("its CRC is {:08x}, not {:08x}", load_le<std::uint32_t>(p + kCrcAt), crc);
+  if (crc != load_le<std::uint32_t>(p + kCrcAt))
+    return corrupt("its CRC is {:08x}, not {:08x}", load_le<std::uint32_t>(p + kCrcAt), crc);
   const auto version = load_le<std::uint32_t>(p + 8);
   if (version != kFormatVersion) {
-    return make_error(Code::kUnsupportedVersion, "the volume has format version {}; this program reads version {}", version, kFormatVersion);
+    return make_error(Code::kUnsupportedVersion, "the volume has format version {}; this program reads version {}",
+                      version, kFormatVersion);
   }
-  if (load_le<std::uint32_t>(p + 12) != kSuperblockBytes) return corrupt("it says that it is {} bytes long", load_le<std::uint32_t>(p + 12));
+  if (load_le<std::uint32_t>(p + 12) != kSuperblockBytes)
+    return corrupt("it says that it is {} bytes long", load_le<std::uint32_t>(p + 12));
 
   Superblock s;
   std::memcpy(s.volume_id.data(), p + 16, s.volume_id.size());
@@ -141,7 +160,8 @@ Result<Superblock> decode_superblock(std::span<const std::byte> bytes) {
   const auto writer = bytes.subspan(kWriterAt, kWriterBytes);
   const auto writer_end = std::find(writer.begin(), writer.end(), std::byte{0});
   s.writer.assign(reinterpret_cast<const char*>(writer.data()), static_cast<std::size_t>(writer_end - writer.begin()));
-  if (!reserved_zero || writer_end == writer.end() || !all_zero(writer.subspan(s.writer.size()))) return corrupt("a reserved byte is not zero");
+  if (!reserved_zero || writer_end == writer.end() || !all_zero(writer.subspan(s.writer.size())))
+    return corrupt("a reserved byte is not zero");
   DLFS_TRY(check_values(s));
   return s;
 }

@@ -1,11 +1,10 @@
-// The index: the directory as it lies on the media and in memory. All arrays are bit-packed with widths kept in the header,
-// which is how volumes stay at or below 16 bytes a sample. docs/format.md has the bytes.
+// The index: the directory as it lies on the media and in memory. All arrays are bit-packed with widths kept in the
+// header, which is how volumes stay at or below 16 bytes a sample. docs/format.md has the bytes.
 //
-//   locations    n entries, by id:   address (in units of 1 << align_shift bytes from the start of the data area) and length
-//   ids_by_slot  n entries, in placement order
-//   unit_starts  n bits, in placement order: 1 where a unit (a chunk, or a large sample) begins
-//   buckets, names_by_hash           only with names: the static search tree over name hashes (module directory)
-//   name_blocks                      only with names: the first id of every name block
+//   locations    n entries, by id:   address (in units of 1 << align_shift bytes from the start of the data area) and
+//   length ids_by_slot  n entries, in placement order unit_starts  n bits, in placement order: 1 where a unit (a chunk,
+//   or a large sample) begins buckets, names_by_hash           only with names: the static search tree over name hashes
+//   (module directory) name_blocks                      only with names: the first id of every name block
 #pragma once
 
 #include <array>
@@ -19,8 +18,8 @@
 
 namespace dlfs::layout {
 
-// n unsigned integers of `width` bits (0..64), little-endian bit order: value i is bits [i*width, (i+1)*width). The bytes
-// are followed by 16 bytes of zero, so that a read may load beyond the last value.
+// n unsigned integers of `width` bits (0..64), little-endian bit order: value i is bits [i*width, (i+1)*width). The
+// bytes are followed by 16 bytes of zero, so that a read may load beyond the last value.
 class PackedArray {
  public:
   PackedArray() = default;
@@ -46,10 +45,10 @@ class PackedArray {
 // Sets value i in zeroed bytes of bytes_for(n, width).
 void packed_set(std::span<std::byte> bytes, unsigned width, std::uint64_t i, std::uint64_t value) noexcept;
 
-// A sample's place. `length_bytes` is exact for ordinary records; for large ones it is rounded up to 1 << large_shift (the exact
-// length stands in the record's header).
+// A sample's place. `length_bytes` is exact for ordinary records; for large ones it is rounded up to 1 << large_shift
+// (the exact length stands in the record's header).
 struct Location {
-  std::uint64_t address_bytes = 0;   // from the start of the data area
+  std::uint64_t address_bytes = 0;  // from the start of the data area
   std::uint64_t length_bytes = 0;
   bool large = false;
 };
@@ -58,18 +57,18 @@ struct Location {
 
 inline constexpr std::size_t kIndexHeaderBytes = 256;
 inline constexpr std::size_t kIndexSections = 6;
-inline constexpr std::uint64_t kIndexAlign = 64;   // sections start at multiples of it, zeros before them
-enum class IndexSection : std::size_t { kLocations, kIdsBySlot, kUnitStarts, kBuckets, kNamesByHash, kNameBlocks };
-const char* index_section_name(IndexSection section) noexcept;   // static storage
+inline constexpr std::uint64_t kIndexAlign = 64;  // sections start at multiples of it, zeros before them
+enum class IndexSection : std::uint8_t { kLocations, kIdsBySlot, kUnitStarts, kBuckets, kNamesByHash, kNameBlocks };
+const char* index_section_name(IndexSection section) noexcept;  // static storage
 
 // What decides the widths of an index. All lengths in bytes.
 struct IndexFacts {
   std::uint64_t sample_count = 0;
   std::uint64_t unit_count = 0;
-  std::uint64_t data_bytes = 0;             // length of the data area
-  std::uint64_t address_bits_used = 0;      // all addresses or-ed: their common alignment
-  std::uint64_t longest_ordinary_bytes = 0; // 0: none
-  std::uint64_t longest_large_bytes = 0;    // 0: none
+  std::uint64_t data_bytes = 0;              // length of the data area
+  std::uint64_t address_bits_used = 0;       // all addresses or-ed: their common alignment
+  std::uint64_t longest_ordinary_bytes = 0;  // 0: none
+  std::uint64_t longest_large_bytes = 0;     // 0: none
   std::uint32_t chunk_bytes = kDefaultChunkBytes;
   std::uint32_t record_salt = 0;
   bool names = false;
@@ -79,29 +78,31 @@ struct IndexFacts {
 struct IndexHeader {
   std::uint64_t sample_count = 0, unit_count = 0, name_block_count = 0, data_bytes = 0;
   std::uint32_t chunk_bytes = kDefaultChunkBytes, record_salt = 0;
-  std::uint8_t align_shift = 3;        // addresses are multiples of 1 << align_shift
-  std::uint8_t large_shift = 12;       // lengths of large records are rounded up to 1 << large_shift
+  std::uint8_t align_shift = 3;   // addresses are multiples of 1 << align_shift
+  std::uint8_t large_shift = 12;  // lengths of large records are rounded up to 1 << large_shift
   std::uint8_t address_bits = 1, length_bits = 1;
   std::uint8_t id_bits = 1;
-  std::uint8_t fingerprint_bits = 0;   // of the hash, kept beside each id in names_by_hash
-  std::uint8_t bucket_bits = 0;        // the hash's top bits that number its bucket
+  std::uint8_t fingerprint_bits = 0;  // of the hash, kept beside each id in names_by_hash
+  std::uint8_t bucket_bits = 0;       // the hash's top bits that number its bucket
   std::uint8_t bucket_start_bits = 0;
-  std::uint32_t ordinary_codes = 0;    // length codes 1..ordinary_codes are ordinary records, higher ones large
+  std::uint32_t ordinary_codes = 0;  // length codes 1..ordinary_codes are ordinary records, higher ones large
   bool names = false;
   std::array<std::uint32_t, kIndexSections> section_crcs{};
   bool operator==(const IndexHeader&) const = default;
 
-  Extent section(IndexSection which) const noexcept;   // where it lies in the index, from the counts and widths
-  std::uint64_t index_bytes() const noexcept;          // header and sections
+  Extent section(IndexSection which) const noexcept;  // where it lies in the index, from the counts and widths
+  std::uint64_t index_bytes() const noexcept;         // header and sections
   // Bits in all arrays, and sample memory that the directory adds when it is loaded (at most 1/64 byte a sample).
   std::uint64_t resident_bytes_bound() const noexcept;
 };
 
-// Chooses the widths (docs/format.md has the rule): everything at most 16 bytes a sample, the most fingerprint bits that leave.
+// Chooses the widths (docs/format.md has the rule): everything at most 16 bytes a sample, the most fingerprint bits
+// that leave.
 IndexHeader plan_index(const IndexFacts& facts) noexcept;
 
 std::array<std::byte, kIndexHeaderBytes> encode(const IndexHeader& header);
-// Checks everything about the header alone: sum, version, widths in range, sections inside `index_bytes`. **Errors**: kCorrupt, kUnsupportedVersion.
+// Checks everything about the header alone: sum, version, widths in range, sections inside `index_bytes`. **Errors**:
+// kCorrupt, kUnsupportedVersion.
 Result<IndexHeader> decode_index_header(std::span<const std::byte> bytes, std::uint64_t index_bytes);
 
 // ---- locations ----
@@ -113,7 +114,7 @@ class LocationArray {
   LocationArray(std::span<const std::byte> bytes, const IndexHeader& header) noexcept;
   // Precondition of all: i < sample_count.
   Location operator[](std::uint64_t i) const noexcept;
-  std::uint64_t address_bytes(std::uint64_t i) const noexcept { 
+  std::uint64_t address_bytes(std::uint64_t i) const noexcept {
     return (static_cast<std::uint64_t>(bits(i) >> length_bits_) & address_mask_) << align_shift_;
   }
   // Both ends: an entry may lie across two cache lines, and a second miss costs as much as the first.
@@ -140,9 +141,10 @@ class LocationArray {
   std::uint64_t length_mask_ = 0, address_mask_ = 0;
 };
 // Sets location i in the zeroed bytes of the section. Precondition: it fits the header's widths.
-void set_location(std::span<std::byte> bytes, const IndexHeader& header, std::uint64_t i, const Location& exact) noexcept;
+void set_location(std::span<std::byte> bytes, const IndexHeader& header, std::uint64_t i,
+                  const Location& exact) noexcept;
 
-inline constexpr std::uint64_t kMinRecordBytes = 8;   // code 1 stands for it
+inline constexpr std::uint64_t kMinRecordBytes = 8;  // code 1 stands for it
 
 inline Location LocationArray::operator[](std::uint64_t i) const noexcept {
   const unsigned __int128 value = bits(i);

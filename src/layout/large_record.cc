@@ -19,7 +19,8 @@ std::uint32_t salted_crc(std::uint32_t salt, std::span<const std::byte> bytes) {
 }
 
 // Of (salt, id, record_bytes, then the entries of the table): a table belongs to one record only.
-std::uint32_t table_crc(std::uint32_t salt, SampleId id, std::uint64_t record_bytes, std::span<const std::byte> entries) {
+std::uint32_t table_crc(std::uint32_t salt, SampleId id, std::uint64_t record_bytes,
+                        std::span<const std::byte> entries) {
   std::byte prefix[16];
   base::store_le<std::uint32_t>(prefix, salt);
   base::store_le<std::uint32_t>(prefix + 4, id.value);
@@ -49,7 +50,8 @@ std::optional<LargeShape> LargeShape::of_record(std::uint64_t record_bytes, std:
   return consistent ? std::optional(shape) : std::nullopt;
 }
 
-LargeRecordEncoder::LargeRecordEncoder(const RecordLayout& layout, SampleId id, std::span<const std::uint64_t> field_lengths)
+LargeRecordEncoder::LargeRecordEncoder(const RecordLayout& layout, SampleId id,
+                                       std::span<const std::uint64_t> field_lengths)
     : layout_(&layout), id_(id), lengths_(field_lengths.begin(), field_lengths.end()), offsets_(field_lengths.size()) {
   DLFS_CHECK(layout.large(layout.record_bytes(field_lengths)));
   head_.resize(LargeRecordHead::bytes_needed(layout));
@@ -112,7 +114,8 @@ std::optional<LargeRecordHead> LargeRecordHead::decode(const RecordLayout& layou
                                                        SampleId id, std::uint64_t limit_bytes) {
   const std::uint64_t head_bytes = bytes_needed(layout);
   if (front.size() < head_bytes) return std::nullopt;
-  if (base::load_le<std::uint32_t>(front.data()) != salted_crc(layout.salt(), front.subspan(4, head_bytes - 4))) return std::nullopt;
+  if (base::load_le<std::uint32_t>(front.data()) != salted_crc(layout.salt(), front.subspan(4, head_bytes - 4)))
+    return std::nullopt;
   if (base::load_le<std::uint32_t>(front.data() + 4) != id.value) return std::nullopt;
   const auto record_bytes = base::load_le<std::uint64_t>(front.data() + 8);
   if (record_bytes > limit_bytes) return std::nullopt;
@@ -135,7 +138,8 @@ std::optional<LargeRecordHead> LargeRecordHead::decode(const RecordLayout& layou
 bool LargeRecordHead::verify_table(std::span<const std::byte> table) const noexcept {
   if (table.size() != shape_.table_bytes()) return false;
   const auto entries = table.first(4 * shape_.chunk_count);
-  return base::load_le<std::uint32_t>(table.data() + entries.size()) == table_crc(salt_, id_, shape_.record_bytes, entries);
+  return base::load_le<std::uint32_t>(table.data() + entries.size()) ==
+         table_crc(salt_, id_, shape_.record_bytes, entries);
 }
 
 std::uint64_t LargeRecordHead::piece_bytes(std::uint64_t chunk) const noexcept {
@@ -145,10 +149,12 @@ std::uint64_t LargeRecordHead::piece_bytes(std::uint64_t chunk) const noexcept {
 bool LargeRecordHead::verify_piece(std::span<const std::byte> table, std::uint64_t chunk,
                                    std::span<const std::byte> piece) const noexcept {
   DLFS_CHECK(chunk < shape_.chunk_count && table.size() == shape_.table_bytes());
-  return piece.size() == piece_bytes(chunk) && base::load_le<std::uint32_t>(table.data() + 4 * chunk) == base::crc32c(piece);
+  return piece.size() == piece_bytes(chunk) &&
+         base::load_le<std::uint32_t>(table.data() + 4 * chunk) == base::crc32c(piece);
 }
 
-bool decode_large(const RecordLayout& layout, std::span<const std::byte> bytes, SampleId id, std::span<FieldValue> fields) {
+bool decode_large(const RecordLayout& layout, std::span<const std::byte> bytes, SampleId id,
+                  std::span<FieldValue> fields) {
   DLFS_CHECK(fields.size() == layout.field_count());
   const auto head = LargeRecordHead::decode(layout, bytes, id, bytes.size());
   if (!head) return false;
@@ -158,7 +164,8 @@ bool decode_large(const RecordLayout& layout, std::span<const std::byte> bytes, 
   for (std::uint64_t i = 0; i < shape.chunk_count; ++i) {
     if (!head->verify_piece(table, i, bytes.subspan(i * layout.chunk_bytes(), head->piece_bytes(i)))) return false;
   }
-  for (std::size_t f = 0; f < fields.size(); ++f) fields[f] = bytes.subspan(head->field(f).offset_bytes, head->field(f).length_bytes);
+  for (std::size_t f = 0; f < fields.size(); ++f)
+    fields[f] = bytes.subspan(head->field(f).offset_bytes, head->field(f).length_bytes);
   return true;
 }
 

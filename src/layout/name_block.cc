@@ -46,7 +46,8 @@ void NameBlockBuilder::finish(std::span<std::byte> into) noexcept {
   base::store_le<std::uint32_t>(into.data(), kMagic);
   base::store_le<std::uint32_t>(into.data() + 8, first_id_.value);
   base::store_le<std::uint16_t>(into.data() + 12, static_cast<std::uint16_t>(ends_.size()));
-  for (std::size_t i = 0; i < ends_.size(); ++i) base::store_le<std::uint16_t>(into.data() + kHeaderBytes + 2 * i, ends_[i]);
+  for (std::size_t i = 0; i < ends_.size(); ++i)
+    base::store_le<std::uint16_t>(into.data() + kHeaderBytes + 2 * i, ends_[i]);
   if (!names_.empty()) std::memcpy(into.data() + kHeaderBytes + 2 * ends_.size(), names_.data(), names_.size());
   base::store_le<std::uint32_t>(into.data() + 4, block_crc(into, salt_));
   ends_.clear();
@@ -54,19 +55,23 @@ void NameBlockBuilder::finish(std::span<std::byte> into) noexcept {
 }
 
 Result<NameBlock> NameBlock::decode(std::span<const std::byte> bytes, std::uint32_t salt) {
-  if (bytes.size() != kNameBlockBytes) return corrupt(fmt::format("it is {} bytes long, not {}", bytes.size(), kNameBlockBytes));
+  if (bytes.size() != kNameBlockBytes)
+    return corrupt(fmt::format("it is {} bytes long, not {}", bytes.size(), kNameBlockBytes));
   if (base::load_le<std::uint32_t>(bytes.data()) != kMagic) return corrupt("its magic is wrong");
-  if (base::load_le<std::uint32_t>(bytes.data() + 4) != block_crc(bytes, salt)) return corrupt("its CRC does not match");
+  if (base::load_le<std::uint32_t>(bytes.data() + 4) != block_crc(bytes, salt))
+    return corrupt("its CRC does not match");
   const SampleId first{base::load_le<std::uint32_t>(bytes.data() + 8)};
   const std::size_t count = base::load_le<std::uint16_t>(bytes.data() + 12);
   if (base::load_le<std::uint16_t>(bytes.data() + 14) != 0) return corrupt("a reserved byte is not zero");
-  if (count == 0 || kHeaderBytes + 2 * count > bytes.size()) return corrupt(fmt::format("it cannot hold {} names", count));
+  if (count == 0 || kHeaderBytes + 2 * count > bytes.size())
+    return corrupt(fmt::format("it cannot hold {} names", count));
   if (first.value > ~std::uint32_t{0} - (count - 1)) return corrupt("its ids go beyond 2^32");
   const std::size_t room = bytes.size() - kHeaderBytes - 2 * count;
   std::size_t begin = 0;
   for (std::size_t i = 0; i < count; ++i) {
     const std::size_t end = end_of(bytes.data(), i);
-    if (end < begin || end > room || end - begin > kMaxNameBytes) return corrupt(fmt::format("name {} has an impossible length", i));
+    if (end < begin || end > room || end - begin > kMaxNameBytes)
+      return corrupt(fmt::format("name {} has an impossible length", i));
     begin = end;
   }
   const auto rest = bytes.subspan(kHeaderBytes + 2 * count + begin);

@@ -17,8 +17,8 @@ namespace dlfs::layout {
 class NameBlockBuilder {
  public:
   explicit NameBlockBuilder(std::uint32_t salt) noexcept : salt_(salt) {}
-  // Adds the name of the next id (the first id after a finish() is free). False, and nothing added, when the block is full: finish() it.
-  // Precondition: name.size() <= kMaxNameBytes; ids ascend by one.
+  // Adds the name of the next id (the first id after a finish() is free). False, and nothing added, when the block is
+  // full: finish() it. Precondition: name.size() <= kMaxNameBytes; ids ascend by one.
   [[nodiscard]] bool add(SampleId id, std::string_view name);
   bool empty() const noexcept { return ends_.empty(); }
   SampleId first_id() const noexcept { return first_id_; }
@@ -40,7 +40,7 @@ class NameBlock {
   static Result<NameBlock> decode(std::span<const std::byte> bytes, std::uint32_t salt);
   SampleId first_id() const noexcept { return first_id_; }
   std::size_t count() const noexcept { return count_; }
-  std::string_view name(std::size_t i) const noexcept;   // precondition: i < count()
+  std::string_view name(std::size_t i) const noexcept;  // precondition: i < count()
 
  private:
   NameBlock(std::span<const std::byte> bytes, SampleId first_id, std::size_t count) noexcept

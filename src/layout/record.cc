@@ -10,7 +10,9 @@
 namespace dlfs::layout {
 namespace {
 
-constexpr std::uint64_t align_up(std::uint64_t value) { return (value + (kRecordAlign - 1)) & ~std::uint64_t{kRecordAlign - 1}; }
+constexpr std::uint64_t align_up(std::uint64_t value) {
+  return (value + (kRecordAlign - 1)) & ~std::uint64_t{kRecordAlign - 1};
+}
 
 std::uint32_t record_crc(std::uint32_t salt, std::span<const std::byte> record) {
   std::byte prefix[12];

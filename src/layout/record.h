@@ -1,9 +1,9 @@
 // Records: the bytes of one sample on the media.
 //
-// Ordinary record (fits in one chunk):   u32 crc | u32 id | lengths of all variable fields but the last | fixed fields | variable fields
-// Large record (longer than one chunk):  the same with u64 length_bytes after the id, starting at a chunk's edge, and behind
-// it a table of CRC32Cs, one for each chunk_bytes of it, so that any part can be read and verified alone.
-// Every field starts 8-aligned within the record. docs/format.md has the bytes.
+// Ordinary record (fits in one chunk):   u32 crc | u32 id | lengths of all variable fields but the last | fixed fields
+// | variable fields Large record (longer than one chunk):  the same with u64 length_bytes after the id, starting at a
+// chunk's edge, and behind it a table of CRC32Cs, one for each chunk_bytes of it, so that any part can be read and
+// verified alone. Every field starts 8-aligned within the record. docs/format.md has the bytes.
 #pragma once
 
 #include <cstddef>
@@ -25,8 +25,9 @@ class RecordLayout {
  public:
   RecordLayout(const Schema& schema, std::uint32_t chunk_bytes, std::uint32_t salt);
 
-  // Bytes of the record with these field lengths (schema order), without padding to kRecordAlign; includes the CRC table when large.
-  // Precondition: one length a field, each at most kMaxSampleBytes, those of fixed fields as the schema has them.
+  // Bytes of the record with these field lengths (schema order), without padding to kRecordAlign; includes the CRC
+  // table when large. Precondition: one length a field, each at most kMaxSampleBytes, those of fixed fields as the
+  // schema has them.
   std::uint64_t record_bytes(std::span<const std::uint64_t> field_lengths) const noexcept;
   bool large(std::uint64_t record_bytes) const noexcept { return record_bytes > chunk_bytes_; }
 
@@ -35,7 +36,8 @@ class RecordLayout {
 
   // Verifies an ordinary record and finds its fields (views into `record`). `fields` has one entry a schema field.
   // False when the check fails, the id differs or a length does not add up: nothing may then be delivered.
-  [[nodiscard]] bool decode(std::span<const std::byte> record, SampleId id, std::span<FieldValue> fields) const noexcept;
+  [[nodiscard]] bool decode(std::span<const std::byte> record, SampleId id,
+                            std::span<FieldValue> fields) const noexcept;
   // As decode(), without the CRC: for measurements, and where the record was verified before.
   [[nodiscard]] bool decode_unverified(std::span<const std::byte> record, SampleId id,
                                        std::span<FieldValue> fields) const noexcept;
@@ -47,20 +49,20 @@ class RecordLayout {
   std::span<const std::uint64_t> fixed_lengths() const noexcept { return fixed_; }
   // Field numbers in the order of the media: fixed fields in schema order, then variable fields in schema order.
   std::span<const std::uint32_t> media_order() const noexcept { return media_order_; }
-  std::size_t stored_lengths() const noexcept { return stored_lengths_; }   // variable fields but the last
+  std::size_t stored_lengths() const noexcept { return stored_lengths_; }  // variable fields but the last
 
-  // Lays fields of these lengths behind a head of `head_bytes`; writes each field's offset (schema order) when `offsets` is
-  // not empty. Returns the end of the last.
+  // Lays fields of these lengths behind a head of `head_bytes`; writes each field's offset (schema order) when
+  // `offsets` is not empty. Returns the end of the last.
   std::uint64_t place(std::uint64_t head_bytes, std::span<const std::uint64_t> field_lengths,
                       std::span<std::uint64_t> offsets) const noexcept;
-  // The reverse for a record whose fields end at `end`: reads the stored lengths at `stored`, gives every field's offset and
-  // length to `place_field(field, offset, length)`. False when the lengths do not add up to `end`.
+  // The reverse for a record whose fields end at `end`: reads the stored lengths at `stored`, gives every field's
+  // offset and length to `place_field(field, offset, length)`. False when the lengths do not add up to `end`.
   template <class PlaceField>
   [[nodiscard]] bool locate(std::uint64_t head_bytes, const std::byte* stored, std::uint64_t end,
                             PlaceField&& place_field) const noexcept;
 
  private:
-  std::vector<std::uint64_t> fixed_;          // per field: its length, or kVariable
+  std::vector<std::uint64_t> fixed_;  // per field: its length, or kVariable
   std::vector<std::uint32_t> media_order_;
   std::size_t stored_lengths_ = 0;
   std::uint32_t chunk_bytes_, salt_;

@@ -21,10 +21,14 @@ constexpr char kMagic[8] = {'D', 'L', 'F', 'S', 'S', 'C', 'H', 'M'};
 constexpr std::size_t kHeaderBytes = 24;
 constexpr std::size_t kMaxDimensions = 32, kMaxFieldName = 255, kMaxAttributes = 65536;
 
-struct DTypeFacts { const char* name; std::uint32_t bytes; };
-constexpr DTypeFacts kDTypes[] = {{"bool", 1}, {"int8", 1}, {"uint8", 1}, {"int16", 2}, {"uint16", 2}, {"int32", 4},
-                                  {"uint32", 4}, {"int64", 8}, {"uint64", 8}, {"float16", 2}, {"bfloat16", 2},
-                                  {"float32", 4}, {"float64", 8}, {"complex64", 8}, {"complex128", 16}};
+struct DTypeFacts {
+  const char* name;
+  std::uint32_t bytes;
+};
+constexpr DTypeFacts kDTypes[] = {{"bool", 1},    {"int8", 1},      {"uint8", 1},      {"int16", 2},
+                                  {"uint16", 2},  {"int32", 4},     {"uint32", 4},     {"int64", 8},
+                                  {"uint64", 8},  {"float16", 2},   {"bfloat16", 2},   {"float32", 4},
+                                  {"float64", 8}, {"complex64", 8}, {"complex128", 16}};
 
 bool known(DType dtype) { return static_cast<std::size_t>(dtype) < std::size(kDTypes); }
 
@@ -62,31 +66,44 @@ std::string quoted(std::string_view name) {
 Result<void> validate_field(const Field& field) {
   const std::string shown = base::escape(field.name);
   if (field.name.empty() || field.name.size() > kMaxFieldName || !printable_utf8(field.name)) {
-    return make_error(Code::kInvalidArgument, "field name '{}' is not 1 to {} bytes of UTF-8 without control characters", shown, kMaxFieldName);
+    return make_error(Code::kInvalidArgument,
+                      "field name '{}' is not 1 to {} bytes of UTF-8 without control characters", shown, kMaxFieldName);
   }
   if (field.kind > Kind::kTensor) return make_error(Code::kInvalidArgument, "field '{}' has an unknown kind", shown);
   if (!field.fixed()) {
-    if (!field.shape.empty()) return make_error(Code::kInvalidArgument, "field '{}' is not a tensor and cannot have a shape", shown);
+    if (!field.shape.empty())
+      return make_error(Code::kInvalidArgument, "field '{}' is not a tensor and cannot have a shape", shown);
     return {};
   }
   if (!known(field.dtype)) return make_error(Code::kInvalidArgument, "field '{}' has an unknown dtype", shown);
-  if (field.shape.size() > kMaxDimensions) return make_error(Code::kInvalidArgument, "field '{}' has {} dimensions; {} are allowed", shown, field.shape.size(), kMaxDimensions);
-  if (tensor_bytes(field.dtype, field.shape) > kMaxSampleBytes) return make_error(Code::kInvalidArgument, "one value of field '{}' is larger than {} bytes", shown, kMaxSampleBytes);
+  if (field.shape.size() > kMaxDimensions)
+    return make_error(Code::kInvalidArgument, "field '{}' has {} dimensions; {} are allowed", shown, field.shape.size(),
+                      kMaxDimensions);
+  if (tensor_bytes(field.dtype, field.shape) > kMaxSampleBytes)
+    return make_error(Code::kInvalidArgument, "one value of field '{}' is larger than {} bytes", shown,
+                      kMaxSampleBytes);
   return {};
 }
 
 Result<void> validate_attributes(const Schema& schema) {
-  if (schema.attributes.size() > kMaxAttributes) return make_error(Code::kInvalidArgument, "the schema has {} attributes; {} are allowed", schema.attributes.size(), kMaxAttributes);
+  if (schema.attributes.size() > kMaxAttributes)
+    return make_error(Code::kInvalidArgument, "the schema has {} attributes; {} are allowed", schema.attributes.size(),
+                      kMaxAttributes);
   std::set<std::string_view> keys;
   std::uint64_t total = 0;
   for (const auto& [key, value] : schema.attributes) {
     if (key.empty() || key.size() > kMaxFieldName || !printable_utf8(key)) {
-      return make_error(Code::kInvalidArgument, "attribute '{}' is not 1 to {} bytes of UTF-8 without control characters", base::escape(key), kMaxFieldName);
+      return make_error(Code::kInvalidArgument,
+                        "attribute '{}' is not 1 to {} bytes of UTF-8 without control characters", base::escape(key),
+                        kMaxFieldName);
     }
-    if (!keys.insert(key).second) return make_error(Code::kInvalidArgument, "attribute '{}' occurs twice", base::escape(key));
+    if (!keys.insert(key).second)
+      return make_error(Code::kInvalidArgument, "attribute '{}' occurs twice", base::escape(key));
     total += 8 + key.size() + value.size();
   }
-  if (total > kMaxSchemaBytes / 2) return make_error(Code::kInvalidArgument, "the schema's attributes take {} bytes; at most {} are allowed", total, kMaxSchemaBytes / 2);
+  if (total > kMaxSchemaBytes / 2)
+    return make_error(Code::kInvalidArgument, "the schema's attributes take {} bytes; at most {} are allowed", total,
+                      kMaxSchemaBytes / 2);
   return {};
 }
 
@@ -138,21 +155,25 @@ struct Parser {
   std::string_view text;
   std::size_t at = 0;
 
-  void skip_spaces() { while (at < text.size() && (text[at] == ' ' || text[at] == '\t' || text[at] == '\n')) ++at; }
+  void skip_spaces() {
+    while (at < text.size() && (text[at] == ' ' || text[at] == '\t' || text[at] == '\n')) ++at;
+  }
   bool take(char c) {
     skip_spaces();
     if (at >= text.size() || text[at] != c) return false;
     return ++at, true;
   }
   Error expected(std::string_view what) const {
-    return make_error(Code::kInvalidArgument, "schema '{}': expected {} at character {}", base::escape(text), what, at + 1);
+    return make_error(Code::kInvalidArgument, "schema '{}': expected {} at character {}", base::escape(text), what,
+                      at + 1);
   }
   std::string_view word() {
     skip_spaces();
     const std::size_t end = std::min(text.find_first_of(",:[]\"", at), text.size());
     std::string_view found = text.substr(at, end - at);
     at = end;
-    while (!found.empty() && (found.back() == ' ' || found.back() == '\t' || found.back() == '\n')) found.remove_suffix(1);
+    while (!found.empty() && (found.back() == ' ' || found.back() == '\t' || found.back() == '\n'))
+      found.remove_suffix(1);
     return found;
   }
   Result<std::string> name() {
@@ -209,15 +230,20 @@ Result<Field> parse_field(Parser& in) {
 
 }  // namespace
 
-std::uint32_t item_bytes(DType dtype) noexcept { return known(dtype) ? kDTypes[static_cast<std::size_t>(dtype)].bytes : 0; }
+std::uint32_t item_bytes(DType dtype) noexcept {
+  return known(dtype) ? kDTypes[static_cast<std::size_t>(dtype)].bytes : 0;
+}
 
-const char* dtype_name(DType dtype) noexcept { return known(dtype) ? kDTypes[static_cast<std::size_t>(dtype)].name : "unknown"; }
+const char* dtype_name(DType dtype) noexcept {
+  return known(dtype) ? kDTypes[static_cast<std::size_t>(dtype)].name : "unknown";
+}
 
 Result<DType> dtype_of_name(std::string_view name) {
   for (std::size_t i = 0; i < std::size(kDTypes); ++i) {
     if (name == kDTypes[i].name) return static_cast<DType>(i);
   }
-  return make_error(Code::kInvalidArgument, "'{}' is not a dtype; int64, uint8, float32, bfloat16 and bool are some", base::escape(name));
+  return make_error(Code::kInvalidArgument, "'{}' is not a dtype; int64, uint8, float32, bfloat16 and bool are some",
+                    base::escape(name));
 }
 
 std::uint64_t Field::fixed_bytes() const noexcept { return tensor_bytes(dtype, shape); }
@@ -246,16 +272,19 @@ std::string Schema::to_string() const {
 
 Result<void> validate(const Schema& schema) {
   if (schema.fields.empty() || schema.fields.size() > kMaxFields) {
-    return make_error(Code::kInvalidArgument, "the schema has {} fields; 1 to {} are allowed", schema.fields.size(), kMaxFields);
+    return make_error(Code::kInvalidArgument, "the schema has {} fields; 1 to {} are allowed", schema.fields.size(),
+                      kMaxFields);
   }
   std::set<std::string_view> names;
   std::uint64_t fixed_total = 0;
   for (const Field& field : schema.fields) {
     DLFS_TRY(validate_field(field));
-    if (!names.insert(field.name).second) return make_error(Code::kInvalidArgument, "field '{}' occurs twice", base::escape(field.name));
+    if (!names.insert(field.name).second)
+      return make_error(Code::kInvalidArgument, "field '{}' occurs twice", base::escape(field.name));
     if (field.fixed()) fixed_total += field.fixed_bytes();
   }
-  if (fixed_total > kMaxSampleBytes) return make_error(Code::kInvalidArgument, "the fixed fields together are larger than {} bytes", kMaxSampleBytes);
+  if (fixed_total > kMaxSampleBytes)
+    return make_error(Code::kInvalidArgument, "the fixed fields together are larger than {} bytes", kMaxSampleBytes);
   return validate_attributes(schema);
 }
 
@@ -293,12 +322,15 @@ std::vector<std::byte> encode(const Schema& schema) {
 }
 
 Result<Schema> decode_schema(std::span<const std::byte> bytes) {
-  if (bytes.size() < kHeaderBytes + 4 || bytes.size() > kMaxSchemaBytes) return damaged(fmt::format("it is {} bytes long", bytes.size()));
+  if (bytes.size() < kHeaderBytes + 4 || bytes.size() > kMaxSchemaBytes)
+    return damaged(fmt::format("it is {} bytes long", bytes.size()));
   if (std::memcmp(bytes.data(), kMagic, sizeof kMagic) != 0) return damaged("its magic is wrong");
-  if (base::crc32c(bytes.first(bytes.size() - 4)) != load_le<std::uint32_t>(bytes.data() + bytes.size() - 4)) return damaged("its CRC does not match");
+  if (base::crc32c(bytes.first(bytes.size() - 4)) != load_le<std::uint32_t>(bytes.data() + bytes.size() - 4))
+    return damaged("its CRC does not match");
   const auto version = load_le<std::uint32_t>(bytes.data() + 8);
   if (version != kFormatVersion) {
-    return make_error(Code::kUnsupportedVersion, "the schema has format version {}; this program reads version {}", version, kFormatVersion);
+    return make_error(Code::kUnsupportedVersion, "the schema has format version {}; this program reads version {}",
+                      version, kFormatVersion);
   }
   if (load_le<std::uint32_t>(bytes.data() + 12) != bytes.size()) return damaged("its length does not match");
   const auto fields = load_le<std::uint32_t>(bytes.data() + 16);

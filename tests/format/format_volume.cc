@@ -1,5 +1,5 @@
-// For test_format_reader.py: `format_volume pack KIND PATH` makes a small volume of many shapes, `format_volume print PATH` mounts it with DLFS
-// and prints what dlfs_format_reader.py prints.
+// For test_format_reader.py: `format_volume pack KIND PATH` makes a small volume of many shapes, `format_volume print
+// PATH` mounts it with DLFS and prints what dlfs_format_reader.py prints.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -24,7 +24,8 @@ struct Kind {
 };
 constexpr Kind kKinds[] = {
     {"one_field", "image: bytes", 700, true, false},
-    {"many_fields", "caption: text, label: int64, image: bytes, mask: uint8[9,5], box: float32[4], extra: bytes", 300, true, false},
+    {"many_fields", "caption: text, label: int64, image: bytes, mask: uint8[9,5], box: float32[4], extra: bytes", 300,
+     true, false},
     {"large", "a: bytes, label: int16, b: bytes", 40, true, true},
     {"fixed", "label: int32, x: float64[7]", 200, false, false},
     {"empty", "image: bytes", 0, true, false},
@@ -55,12 +56,15 @@ Result<void> pack(const Kind& kind, const std::string& path) {
   for (std::uint32_t id = 0; id < kind.samples; ++id) {
     std::vector<std::vector<std::byte>> values;
     for (const layout::Field& field : schema.fields) {
-      const std::uint64_t variable = id % 11 == 3 ? 0 : kind.large && id % 4 == 1 ? prng.below(200'000) : prng.below(900);
+      const std::uint64_t variable = id % 11 == 3                ? 0
+                                     : kind.large && id % 4 == 1 ? prng.below(200'000)
+                                                                 : prng.below(900);
       values.push_back(noise(prng, field.fixed() ? field.fixed_bytes() : variable));
-      if (field.kind == layout::Kind::kText) std::ranges::fill(values.back(), std::byte('t'));   // text is UTF-8
+      if (field.kind == layout::Kind::kText) std::ranges::fill(values.back(), std::byte('t'));  // text is UTF-8
     }
     const std::vector<layout::FieldValue> fields(values.begin(), values.end());
-    if (auto appended = (*writer)->append(kind.names ? name_of(id) : "", fields); !appended.ok()) return appended.error();
+    if (auto appended = (*writer)->append(kind.names ? name_of(id) : "", fields); !appended.ok())
+      return appended.error();
   }
   auto committed = (*writer)->commit();
   return committed.ok() ? Result<void>() : Result<void>(committed.error());

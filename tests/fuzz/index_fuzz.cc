@@ -1,5 +1,6 @@
-// Any bytes as an index: as they are, and with a header made canonical (its counts and widths are the input's, places and sums are right), so
-// that the checks behind the header are reached. A directory that loads answers every question within bounds.
+// Any bytes as an index: as they are, and with a header made canonical (its counts and widths are the input's, places
+// and sums are right), so that the checks behind the header are reached. A directory that loads answers every question
+// within bounds.
 #include <algorithm>
 #include <vector>
 
@@ -84,7 +85,9 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   const auto input = fuzz::bytes_of(data, size);
   layout::IndexHeader header = header_of(input);
   load(input, header);
-  if (header.sample_count > kMaxIndexBytes || header.name_block_count > kMaxIndexBytes || header.index_bytes() > kMaxIndexBytes) return 0;
+  if (header.sample_count > kMaxIndexBytes || header.name_block_count > kMaxIndexBytes ||
+      header.index_bytes() > kMaxIndexBytes)
+    return 0;
   std::vector<std::byte> index(header.index_bytes());
   std::copy_n(input.begin(), std::min(input.size(), index.size()), index.begin());
   const auto encoded = encode(header);

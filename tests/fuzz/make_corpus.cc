@@ -39,7 +39,8 @@ void superblocks(const std::filesystem::path& to) {
 }
 
 void schemas(const std::filesystem::path& to) {
-  const std::string texts[] = {"image: bytes", "image: bytes, label: int64, mask: uint8[256,256], caption: text", "\"a, \\\"b\\\"\": complex128[1,2,3]"};
+  const std::string texts[] = {"image: bytes", "image: bytes, label: int64, mask: uint8[256,256], caption: text",
+                               "\"a, \\\"b\\\"\": complex128[1,2,3]"};
   for (std::size_t i = 0; i < std::size(texts); ++i) {
     write(to / ("text" + std::to_string(i)), std::as_bytes(std::span(texts[i])));
     auto schema = layout::parse_schema(texts[i]).value();
@@ -49,7 +50,8 @@ void schemas(const std::filesystem::path& to) {
 }
 
 void records(const std::filesystem::path& to) {
-  const auto schema = layout::parse_schema("a: bytes, b: uint8[3,5], c: text, d: float16").value();   // number 3 of record_fuzz.cc
+  const auto schema =
+      layout::parse_schema("a: bytes, b: uint8[3,5], c: text, d: float16").value();  // number 3 of record_fuzz.cc
   const layout::RecordLayout layout(schema, layout::kMinChunkBytes, 7);
   const std::vector<std::byte> a(20, std::byte{1}), b(15, std::byte{2}), c(5, std::byte{3}), d(2, std::byte{4});
   const std::vector<layout::FieldValue> fields = {a, b, c, d};
@@ -60,10 +62,12 @@ void records(const std::filesystem::path& to) {
   out.resize(1);
   std::vector<std::byte> piece(layout.chunk_bytes());
   while (!encoder.done()) {
-    const auto size = encoder.next(piece, [](std::size_t, std::uint64_t, std::span<std::byte>) -> Result<void> { return {}; }).value();
+    const auto size =
+        encoder.next(piece, [](std::size_t, std::uint64_t, std::span<std::byte>) -> Result<void> { return {}; })
+            .value();
     out.insert(out.end(), piece.begin(), piece.begin() + static_cast<std::ptrdiff_t>(size));
   }
-  write(to / "large", std::span(out).first(200));   // the fuzzer fills the middle with zeros itself
+  write(to / "large", std::span(out).first(200));  // the fuzzer fills the middle with zeros itself
 }
 
 void name_blocks(const std::filesystem::path& to) {
@@ -82,7 +86,8 @@ void indexes(const std::filesystem::path& to) {
       std::uint64_t at = 0;
       for (std::uint32_t i = 0; i < n; ++i) {
         const bool large = i % 13 == 5;
-        const std::uint64_t length = large ? 70'000 + prng.below(200'000) : 8 + prng.below(5000), chunk = layout::kMinChunkBytes;
+        const std::uint64_t length = large ? 70'000 + prng.below(200'000) : 8 + prng.below(5000),
+                            chunk = layout::kMinChunkBytes;
         if (large || at % chunk + length > chunk) at = (at + chunk - 1) / chunk * chunk;
         builder.add(SampleId{n - 1 - i}, {at, length, large}, prng.next());
         at = large ? (at + length + chunk - 1) / chunk * chunk : (at + length + 7) / 8 * 8;

@@ -23,6 +23,6 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   }
   std::vector<std::byte> again(block.size());
   builder.finish(again);
-  DLFS_CHECK(again == block);   // there is one way to write the same names
+  DLFS_CHECK(again == block);  // there is one way to write the same names
   return 0;
 }

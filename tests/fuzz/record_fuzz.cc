@@ -1,5 +1,5 @@
-// Any bytes as a record. The first byte chooses a schema; the rest is decoded as an ordinary and as a large record, as it is and with the
-// sums made right (every sum, so that lengths and tables are reached).
+// Any bytes as a record. The first byte chooses a schema; the rest is decoded as an ordinary and as a large record, as
+// it is and with the sums made right (every sum, so that lengths and tables are reached).
 #include <algorithm>
 #include <string_view>
 #include <vector>
@@ -13,7 +13,11 @@ using namespace dlfs;
 
 constexpr std::uint32_t kSalt = 7;
 constexpr SampleId kId{1};
-constexpr std::string_view kSchemas[] = {"a: bytes", "a: bytes, b: text", "a: int64", "a: bytes, b: uint8[3,5], c: text, d: float16", "a: uint8[70000], b: bytes",
+constexpr std::string_view kSchemas[] = {"a: bytes",
+                                         "a: bytes, b: text",
+                                         "a: int64",
+                                         "a: bytes, b: uint8[3,5], c: text, d: float16",
+                                         "a: uint8[70000], b: bytes",
                                          "a: bytes, b: bytes, c: bytes, d: bytes, e: bytes, f: int8, g: bytes"};
 
 void touch_all(std::span<const layout::FieldValue> fields) {
@@ -30,7 +34,7 @@ void ordinary(const layout::RecordLayout& layout, std::vector<std::byte> record)
   base::store_le<std::uint64_t>(prefix + 4, record.size());
   base::store_le<std::uint32_t>(record.data(), base::crc32c(std::span(record).subspan(4), base::crc32c(prefix)));
   const bool decoded = layout.decode(record, kId, fields);
-  DLFS_CHECK(decoded == layout.decode_unverified(record, kId, fields));   // the sum was made right
+  DLFS_CHECK(decoded == layout.decode_unverified(record, kId, fields));  // the sum was made right
   if (decoded) touch_all(fields);
 }
 
@@ -47,7 +51,8 @@ void large(const layout::RecordLayout& layout, std::span<const std::byte> input)
   const std::size_t head_bytes = layout::LargeRecordHead::bytes_needed(layout);
   std::byte salt[4];
   base::store_le<std::uint32_t>(salt, kSalt);
-  base::store_le<std::uint32_t>(record.data(), base::crc32c(std::span(record).subspan(4, head_bytes - 4), base::crc32c(salt)));
+  base::store_le<std::uint32_t>(record.data(),
+                                base::crc32c(std::span(record).subspan(4, head_bytes - 4), base::crc32c(salt)));
   const auto head = layout::LargeRecordHead::decode(layout, record, kId, size);
   if (!head) return;
   const layout::LargeShape& shape = head->shape();
@@ -59,7 +64,8 @@ void large(const layout::RecordLayout& layout, std::span<const std::byte> input)
     base::store_le<std::uint32_t>(table.data() + 4 * i, base::crc32c(piece));
     DLFS_CHECK(head->verify_piece(table, i, piece));
   }
-  for (std::size_t f = 0; f < layout.field_count(); ++f) fuzz::touch(std::span(record).subspan(head->field(f).offset_bytes, head->field(f).length_bytes));
+  for (std::size_t f = 0; f < layout.field_count(); ++f)
+    fuzz::touch(std::span(record).subspan(head->field(f).offset_bytes, head->field(f).length_bytes));
 }
 
 }  // namespace

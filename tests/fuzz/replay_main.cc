@@ -32,5 +32,5 @@ int main(int argc, char** argv) {
     }
   }
   std::printf("replayed %zu inputs\n", count);
-  return count > 0 ? 0 : 1;   // an empty or missing corpus would test nothing
+  return count > 0 ? 0 : 1;  // an empty or missing corpus would test nothing
 }

@@ -20,7 +20,8 @@ inline std::vector<std::byte> load(const std::string& name) {
         out.resize(out.size() + std::stoul(word.substr(3)));
         continue;
       }
-      for (std::size_t i = 0; i + 1 < word.size(); i += 2) out.push_back(static_cast<std::byte>(std::stoul(word.substr(i, 2), nullptr, 16)));
+      for (std::size_t i = 0; i + 1 < word.size(); i += 2)
+        out.push_back(static_cast<std::byte>(std::stoul(word.substr(i, 2), nullptr, 16)));
     }
   }
   return out;

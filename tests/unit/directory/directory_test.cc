@@ -28,7 +28,8 @@ struct Model {
 };
 
 // Places samples in a shuffled order of ids; lengths above a chunk become large ones.
-Model place(const std::vector<std::uint64_t>& lengths, std::uint64_t seed, std::uint32_t chunk = kChunk, std::uint64_t hash_mask = ~0ull) {
+Model place(const std::vector<std::uint64_t>& lengths, std::uint64_t seed, std::uint32_t chunk = kChunk,
+            std::uint64_t hash_mask = ~0ull) {
   Model model;
   base::Prng prng(seed);
   const std::size_t n = lengths.size();
@@ -64,9 +65,11 @@ struct Built {
 Built build(const Model& model, bool names, std::uint32_t chunk = kChunk, std::uint64_t names_per_block = 100) {
   Builder builder(chunk, names);
   const std::size_t n = model.locations.size();
-  for (std::size_t i = n; i > 0; --i) builder.add(SampleId(static_cast<std::uint32_t>(i - 1)), model.locations[i - 1], model.hashes[i - 1]);
+  for (std::size_t i = n; i > 0; --i)
+    builder.add(SampleId(static_cast<std::uint32_t>(i - 1)), model.locations[i - 1], model.hashes[i - 1]);
   if (names) {
-    for (std::uint64_t id = 0; id < n; id += names_per_block) builder.add_name_block(SampleId(static_cast<std::uint32_t>(id)));
+    for (std::uint64_t id = 0; id < n; id += names_per_block)
+      builder.add_name_block(SampleId(static_cast<std::uint32_t>(id)));
   }
   Built built;
   built.superblock.chunk_bytes = chunk;
@@ -107,11 +110,13 @@ void expect_like(const Directory& directory, const Model& model) {
     const Location expected = model.locations[id], got = directory.location(SampleId{id});
     ASSERT_EQ(got.address_bytes, expected.address_bytes);
     ASSERT_EQ(got.large, expected.large);
-    ASSERT_EQ(got.length_bytes, expected.large ? (expected.length_bytes + rounding - 1) / rounding * rounding : expected.length_bytes);
+    ASSERT_EQ(got.length_bytes,
+              expected.large ? (expected.length_bytes + rounding - 1) / rounding * rounding : expected.length_bytes);
   }
   for (std::uint32_t slot = 0; slot < n; ++slot) ASSERT_EQ(directory.id_of(Slot{slot}).value, model.ids_by_slot[slot]);
   ASSERT_EQ(directory.unit_count(), model.first_slots.size());
-  for (std::uint64_t unit = 0; unit < model.first_slots.size(); ++unit) ASSERT_EQ(directory.first_slot(unit), model.first_slots[unit]) << unit;
+  for (std::uint64_t unit = 0; unit < model.first_slots.size(); ++unit)
+    ASSERT_EQ(directory.first_slot(unit), model.first_slots[unit]) << unit;
   ASSERT_EQ(directory.first_slot(directory.unit_count()), n);
   std::uint64_t unit = 0;
   for (std::uint32_t slot = 0; slot < n; ++slot) {
@@ -142,7 +147,10 @@ std::vector<std::uint64_t> mixed_lengths(std::size_t n, std::uint64_t seed) {
   std::vector<std::uint64_t> lengths;
   for (std::size_t i = 0; i < n; ++i) {
     const std::uint64_t kind = prng.below(100);
-    lengths.push_back(kind < 3 ? kChunk + 1 + prng.below(10 * kChunk) : kind < 10 ? 8 : kind < 12 ? kChunk : 8 + prng.below(3000));
+    lengths.push_back(kind < 3    ? kChunk + 1 + prng.below(10 * kChunk)
+                      : kind < 10 ? 8
+                      : kind < 12 ? kChunk
+                                  : 8 + prng.below(3000));
   }
   return lengths;
 }
@@ -258,14 +266,14 @@ TEST(Builder, refuses_what_cannot_be) {
     return !finished.ok() && finished.error().code == Code::kInvalidArgument;
   };
   EXPECT_FALSE(refused({{0, {0, 8, false}}}));
-  EXPECT_TRUE(refused({{1, {0, 8, false}}}));                              // no sample 0
-  EXPECT_TRUE(refused({{0, {0, 8, false}}, {0, {8, 8, false}}}));          // twice
+  EXPECT_TRUE(refused({{1, {0, 8, false}}}));                      // no sample 0
+  EXPECT_TRUE(refused({{0, {0, 8, false}}, {0, {8, 8, false}}}));  // twice
   EXPECT_TRUE(refused({{0, {0, 8, false}}, {4'000'000'000, {8, 8, false}}}));
-  EXPECT_TRUE(refused({{0, {4, 8, false}}}));                              // not aligned
-  EXPECT_TRUE(refused({{0, {0, 7, false}}}));                              // too short
-  EXPECT_TRUE(refused({{0, {8, kChunk, false}}}));                         // crosses an edge
-  EXPECT_TRUE(refused({{0, {8, kChunk + 1, true}}}));                      // large, not at an edge
-  EXPECT_TRUE(refused({{0, {10 * kChunk, 8, false}}}));                    // behind the data
+  EXPECT_TRUE(refused({{0, {4, 8, false}}}));            // not aligned
+  EXPECT_TRUE(refused({{0, {0, 7, false}}}));            // too short
+  EXPECT_TRUE(refused({{0, {8, kChunk, false}}}));       // crosses an edge
+  EXPECT_TRUE(refused({{0, {8, kChunk + 1, true}}}));    // large, not at an edge
+  EXPECT_TRUE(refused({{0, {10 * kChunk, 8, false}}}));  // behind the data
 }
 
 TEST(Directory, every_flipped_bit_and_every_truncation_is_found) {
@@ -283,7 +291,8 @@ TEST(Directory, every_flipped_bit_and_every_truncation_is_found) {
   }
 }
 
-// The sum is right, a bit is not: either the directory refuses it, or every accessor still stays in bounds (ASan watches).
+// The sum is right, a bit is not: either the directory refuses it, or every accessor still stays in bounds (ASan
+// watches).
 TEST(Directory, hostile_bits_under_a_right_sum_never_lead_out_of_bounds) {
   const Model model = place(mixed_lengths(60, 3), 3);
   Built built = build(model, true, kChunk, 9);
@@ -298,7 +307,8 @@ TEST(Directory, hostile_bits_under_a_right_sum_never_lead_out_of_bounds) {
       continue;
     }
     for (std::uint32_t i = 0; i < 60; ++i) {
-      ASSERT_LE(directory->location(SampleId{i}).address_bytes + directory->location(SampleId{i}).length_bytes, model.data_bytes);
+      ASSERT_LE(directory->location(SampleId{i}).address_bytes + directory->location(SampleId{i}).length_bytes,
+                model.data_bytes);
       ASSERT_LT(directory->id_of(Slot{i}).value, 60u);
       for (const std::uint32_t id : candidates(*directory, model.hashes[i])) ASSERT_LT(id, 60u);
     }

@@ -12,8 +12,10 @@ namespace dlfs::directory {
 namespace {
 
 constexpr std::uint32_t kChunk = 65536;
-constexpr std::uint64_t kHashes[] = {0x8000000000000000, 0x00FF000000000000, 0xFFFF000000000000, 0x0001000000000000, 0x00FF000000000000};
-constexpr layout::Location kPlaces[] = {{65536, 70000, true}, {1000, 8, false}, {198616, 63528, false}, {0, 1000, false}, {196608, 2001, false}};
+constexpr std::uint64_t kHashes[] = {0x8000000000000000, 0x00FF000000000000, 0xFFFF000000000000, 0x0001000000000000,
+                                     0x00FF000000000000};
+constexpr layout::Location kPlaces[] = {
+    {65536, 70000, true}, {1000, 8, false}, {198616, 63528, false}, {0, 1000, false}, {196608, 2001, false}};
 
 layout::Superblock superblock() {
   layout::Superblock s;
@@ -60,7 +62,8 @@ TEST(Golden, index_is_read) {
   EXPECT_EQ(found[1].value, 4u);
 }
 
-// The value that xxHash publishes for the empty input, and one that its Python package (0.8.4) computed: the hash is part of the format.
+// The value that xxHash publishes for the empty input, and one that its Python package (0.8.4) computed: the hash is
+// part of the format.
 TEST(Golden, name_hash) {
   EXPECT_EQ(name_hash("", 0), 0x2D06800538D394C2u);
   EXPECT_EQ(name_hash("train/cat/1.jpg", 1), 0x03200844bcadbe2eu);

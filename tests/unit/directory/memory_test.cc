@@ -42,13 +42,13 @@ namespace {
 
 TEST(Builder, needs_at_most_forty_bytes_a_sample_at_its_peak) {
   constexpr std::uint32_t kSamples = 1u << 20;
-  constexpr std::uint64_t kStride = 32u << 20;   // far apart: wide addresses make a large index
+  constexpr std::uint64_t kStride = 32u << 20;  // far apart: wide addresses make a large index
   const std::size_t before = in_use;
   peak = before;
   base::Prng prng(1);
   Builder builder(layout::kDefaultChunkBytes, true);
   for (std::uint32_t i = 0; i < kSamples; ++i) {
-    const std::uint32_t id = i ^ 0x55555;   // in an order of its own
+    const std::uint32_t id = i ^ 0x55555;  // in an order of its own
     builder.add(SampleId{id}, {i * kStride + 8 * prng.below(60), 8 + prng.below(65'000), false}, prng.next());
   }
   for (std::uint32_t id = 0; id < kSamples; id += 400) builder.add_name_block(SampleId{id});
@@ -57,7 +57,7 @@ TEST(Builder, needs_at_most_forty_bytes_a_sample_at_its_peak) {
   const auto index = builder.finish(superblock);
   ASSERT_TRUE(index.ok());
   EXPECT_GT(index->size(), 14u * kSamples);
-  EXPECT_GT(peak - before, index->size());   // it does count
+  EXPECT_GT(peak - before, index->size());  // it does count
   EXPECT_LE(static_cast<double>(peak - before) / kSamples, 40.0);
   std::printf("peak %.2f bytes a sample\n", static_cast<double>(peak - before) / kSamples);
 }

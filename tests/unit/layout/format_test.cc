@@ -50,7 +50,8 @@ TEST(Superblock, comes_back) {
 
 TEST(Superblock, every_truncation_and_every_flipped_bit_is_found) {
   auto bytes = encode(committed());
-  for (std::size_t length = 0; length < bytes.size(); ++length) ASSERT_FALSE(decode_superblock(std::span(bytes).first(length)).ok());
+  for (std::size_t length = 0; length < bytes.size(); ++length)
+    ASSERT_FALSE(decode_superblock(std::span(bytes).first(length)).ok());
   for (std::size_t bit = 0; bit < 8 * bytes.size(); ++bit) {
     bytes[bit / 8] ^= std::byte(1u << bit % 8);
     const auto decoded = decode_superblock(bytes);
@@ -85,13 +86,13 @@ TEST(Superblock, impossible_values_under_a_right_sum_are_refused) {
     EXPECT_EQ(with([&](Superblock& s) { s.chunk_bytes = chunk; }), Code::kCorrupt) << chunk;
   }
   EXPECT_EQ(with([](Superblock& s) { s.sample_count = kMaxSamples + 1; }), Code::kCorrupt);
-  EXPECT_EQ(with([](Superblock& s) { s.sample_count = 200'000; }), Code::kCorrupt);   // more than the data can hold
+  EXPECT_EQ(with([](Superblock& s) { s.sample_count = 200'000; }), Code::kCorrupt);  // more than the data can hold
   EXPECT_EQ(with([](Superblock& s) { s.device_bytes += 1; }), Code::kCorrupt);
   EXPECT_EQ(with([](Superblock& s) { s.device_bytes = kMaxDeviceBytes + 4096; }), Code::kCorrupt);
   EXPECT_EQ(with([](Superblock& s) { s.data.offset_bytes += 4096; }), Code::kCorrupt);
   EXPECT_EQ(with([](Superblock& s) { s.data.offset_bytes = 0; }), Code::kCorrupt);
   EXPECT_EQ(with([](Superblock& s) { s.data.length_bytes -= 4096; }), Code::kCorrupt);
-  EXPECT_EQ(with([](Superblock& s) { s.data.length_bytes += 1u << 20; }), Code::kCorrupt);   // into the names
+  EXPECT_EQ(with([](Superblock& s) { s.data.length_bytes += 1u << 20; }), Code::kCorrupt);  // into the names
   EXPECT_EQ(with([](Superblock& s) { s.names.length_bytes += 1; }), Code::kCorrupt);
   EXPECT_EQ(with([](Superblock& s) { s.names.offset_bytes += 512; }), Code::kCorrupt);
   EXPECT_EQ(with([](Superblock& s) { s.index.offset_bytes -= 4096; }), Code::kCorrupt);
@@ -99,7 +100,7 @@ TEST(Superblock, impossible_values_under_a_right_sum_are_refused) {
   EXPECT_EQ(with([](Superblock& s) { s.index.length_bytes = 0; }), Code::kCorrupt);
   EXPECT_EQ(with([](Superblock& s) { s.schema.length_bytes = 0; }), Code::kCorrupt);
   EXPECT_EQ(with([](Superblock& s) { s.schema.offset_bytes = ~0ull & ~4095ull; }), Code::kCorrupt);
-  EXPECT_EQ(with([](Superblock& s) { s.names = {}; }), Code{});   // samples without names
+  EXPECT_EQ(with([](Superblock& s) { s.names = {}; }), Code{});  // samples without names
 }
 
 TEST(Superblock, a_long_writer_is_cut_to_63_bytes) {
@@ -126,7 +127,8 @@ TEST(Schema, comes_back) {
 
 TEST(Schema, every_truncation_and_every_flipped_bit_is_found) {
   auto bytes = encode(example());
-  for (std::size_t length = 0; length < bytes.size(); ++length) ASSERT_FALSE(decode_schema(std::span(bytes).first(length)).ok());
+  for (std::size_t length = 0; length < bytes.size(); ++length)
+    ASSERT_FALSE(decode_schema(std::span(bytes).first(length)).ok());
   for (std::size_t bit = 0; bit < 8 * bytes.size(); ++bit) {
     bytes[bit / 8] ^= std::byte(1u << bit % 8);
     ASSERT_FALSE(decode_schema(bytes).ok()) << bit;
@@ -142,7 +144,8 @@ TEST(Schema, hostile_bytes_under_a_right_sum_give_an_error_or_a_valid_schema) {
     for (unsigned value = 0; value < 256; ++value) {
       auto bytes = good;
       bytes[at] = std::byte(value);
-      base::store_le<std::uint32_t>(bytes.data() + bytes.size() - 4, base::crc32c(std::span(bytes).first(bytes.size() - 4)));
+      base::store_le<std::uint32_t>(bytes.data() + bytes.size() - 4,
+                                    base::crc32c(std::span(bytes).first(bytes.size() - 4)));
       const auto decoded = decode_schema(bytes);
       ASSERT_TRUE(!decoded.ok() || (validate(*decoded).ok() && encode(*decoded) == bytes)) << at;
     }
@@ -160,9 +163,10 @@ TEST(Schema, text_is_parsed) {
 }
 
 TEST(Schema, wrong_text_is_explained) {
-  for (const char* text : {"", " ", "image", "image:", "image: jpeg", "image: bytes,", "image: bytes label: int64", "a: int64[", "a: int64[1", "a: int64[x]",
-                           "a: int64[1]]", "a: bytes, a: text", ": bytes", "\"a: bytes", "a: bytes[3]", "a: uint8[99999999999]", "a: int64[-1]",
-                           "a: uint8[18446744073709551616]"}) {
+  for (const char* text :
+       {"", " ", "image", "image:", "image: jpeg", "image: bytes,", "image: bytes label: int64", "a: int64[",
+        "a: int64[1", "a: int64[x]", "a: int64[1]]", "a: bytes, a: text", ": bytes", "\"a: bytes", "a: bytes[3]",
+        "a: uint8[99999999999]", "a: int64[-1]", "a: uint8[18446744073709551616]"}) {
     const auto parsed = parse_schema(text);
     ASSERT_FALSE(parsed.ok()) << text;
     EXPECT_EQ(parsed.error().code, Code::kInvalidArgument);
@@ -188,7 +192,8 @@ TEST(Schema, limits_are_checked) {
   schema.attributes = {{"big", std::string(kMaxSchemaBytes, 'x')}};
   EXPECT_FALSE(validate(schema).ok());
   schema.attributes.clear();
-  while (schema.fields.size() < kMaxFields) schema.fields.push_back({"f" + std::to_string(schema.fields.size()), Kind::kBytes, DType::kUint8, {}});
+  while (schema.fields.size() < kMaxFields)
+    schema.fields.push_back({"f" + std::to_string(schema.fields.size()), Kind::kBytes, DType::kUint8, {}});
   EXPECT_TRUE(validate(schema).ok());
   EXPECT_TRUE(decode_schema(encode(schema)).ok());
   schema.fields.push_back({"one more", Kind::kBytes, DType::kUint8, {}});
@@ -222,7 +227,8 @@ TEST(Schema, any_text_is_an_error_or_comes_back) {
     const auto count = *rc::gen::inRange<std::size_t>(1, 6);
     for (std::size_t i = 0; i < count; ++i) {
       std::string name = *rc::gen::container<std::string>(rc::gen::elementOf(std::string("abc ,:[]\"\\")));
-      Field field{name.substr(0, 200) + std::to_string(i), static_cast<Kind>(*rc::gen::inRange(0, 3)), DType::kUint8, {}};
+      Field field{
+          name.substr(0, 200) + std::to_string(i), static_cast<Kind>(*rc::gen::inRange(0, 3)), DType::kUint8, {}};
       if (field.fixed()) {
         field.dtype = static_cast<DType>(*rc::gen::inRange(0, 15));
         field.shape = {*rc::gen::inRange<std::uint64_t>(0, 100), *rc::gen::inRange<std::uint64_t>(0, 100)};

@@ -51,7 +51,8 @@ TEST(Golden, schema) {
 TEST(Golden, record) {
   const auto bytes = golden::load("record");
   ASSERT_EQ(bytes.size(), 51u);
-  const RecordLayout layout(parse_schema("caption: text, label: int32, image: bytes, box: float32[3]").value(), kMinChunkBytes, 0x5A175A17);
+  const RecordLayout layout(parse_schema("caption: text, label: int32, image: bytes, box: float32[3]").value(),
+                            kMinChunkBytes, 0x5A175A17);
   std::vector<FieldValue> fields(4);
   ASSERT_TRUE(layout.decode(bytes, SampleId{7}, fields));
   EXPECT_TRUE(std::ranges::equal(fields[0], std::as_bytes(std::span("hello", 5))));

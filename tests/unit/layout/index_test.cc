@@ -41,7 +41,8 @@ TEST(LocationArray, holds_locations_of_every_width) {
       at.large = *rc::gen::arbitrary<bool>();
       at.address_bytes = *rc::gen::inRange<std::uint64_t>(0, address_limit) / 8 * 8;
       if (at.large) at.address_bytes = at.address_bytes / facts.chunk_bytes * facts.chunk_bytes;
-      at.length_bytes = at.large ? *rc::gen::inRange<std::uint64_t>(facts.chunk_bytes + 1, kMaxSampleBytes) : *rc::gen::inRange<std::uint64_t>(8, facts.chunk_bytes + 1);
+      at.length_bytes = at.large ? *rc::gen::inRange<std::uint64_t>(facts.chunk_bytes + 1, kMaxSampleBytes)
+                                 : *rc::gen::inRange<std::uint64_t>(8, facts.chunk_bytes + 1);
       facts.address_bits_used |= at.address_bytes;
       std::uint64_t& longest = at.large ? facts.longest_large_bytes : facts.longest_ordinary_bytes;
       longest = std::max(longest, at.length_bytes);
@@ -144,7 +145,8 @@ TEST(IndexHeader, comes_back) {
 TEST(IndexHeader, every_truncation_and_every_flipped_bit_is_found) {
   const IndexHeader header = small_header();
   auto bytes = encode(header);
-  for (std::size_t length = 0; length < bytes.size(); ++length) ASSERT_FALSE(decode_index_header(std::span(bytes).first(length), header.index_bytes()).ok());
+  for (std::size_t length = 0; length < bytes.size(); ++length)
+    ASSERT_FALSE(decode_index_header(std::span(bytes).first(length), header.index_bytes()).ok());
   for (std::size_t bit = 0; bit < 8 * bytes.size(); ++bit) {
     bytes[bit / 8] ^= std::byte(1u << bit % 8);
     ASSERT_FALSE(decode_index_header(bytes, header.index_bytes()).ok()) << bit;
@@ -160,7 +162,7 @@ TEST(IndexHeader, impossible_values_under_a_right_sum_are_refused) {
   };
   EXPECT_FALSE(refused([](IndexHeader&) {}));
   EXPECT_TRUE(refused([](IndexHeader& h) { h.sample_count = kMaxSamples + 1; }));
-  EXPECT_TRUE(refused([](IndexHeader& h) { h.sample_count = kMaxSamples; }));    // the index is too short for it
+  EXPECT_TRUE(refused([](IndexHeader& h) { h.sample_count = kMaxSamples; }));  // the index is too short for it
   EXPECT_TRUE(refused([](IndexHeader& h) { h.sample_count = ~0ull; }));
   EXPECT_TRUE(refused([](IndexHeader& h) { h.unit_count = 301; }));
   EXPECT_TRUE(refused([](IndexHeader& h) { h.name_block_count = ~0ull; }));

@@ -34,7 +34,8 @@ void reseal(std::vector<std::byte>& block) {
 }
 
 TEST(NameBlock, names_come_back) {
-  const std::vector<std::string> names = {"train/cat/1.jpg", "", "with space\nand newline", std::string("\xff\xfe", 2), std::string(4095, 'x')};
+  const std::vector<std::string> names = {"train/cat/1.jpg", "", "with space\nand newline", std::string("\xff\xfe", 2),
+                                          std::string(4095, 'x')};
   const auto block = block_of(SampleId{4'294'967'290}, names);
   const auto decoded = NameBlock::decode(block, kSalt);
   ASSERT_TRUE(decoded.ok());
@@ -65,7 +66,8 @@ TEST(NameBlock, holds_thousands_of_empty_names) {
 
 TEST(NameBlock, every_truncation_and_every_flipped_bit_is_found) {
   auto block = block_of(SampleId{3}, {"alpha", "beta", "gamma"});
-  for (std::size_t length = 0; length < block.size(); ++length) ASSERT_FALSE(NameBlock::decode(std::span(block).first(length), kSalt).ok());
+  for (std::size_t length = 0; length < block.size(); ++length)
+    ASSERT_FALSE(NameBlock::decode(std::span(block).first(length), kSalt).ok());
   for (std::size_t bit = 0; bit < 8 * block.size(); ++bit) {
     block[bit / 8] ^= std::byte(1u << bit % 8);
     ASSERT_FALSE(NameBlock::decode(block, kSalt).ok()) << bit;
@@ -84,14 +86,14 @@ TEST(NameBlock, impossible_values_under_a_right_sum_are_refused) {
     const auto decoded = NameBlock::decode(block, kSalt);
     return !decoded.ok() && decoded.error().code == Code::kCorrupt;
   };
-  EXPECT_TRUE(refused(12, 0));        // no names
-  EXPECT_TRUE(refused(12, 8185));     // more than fit
-  EXPECT_TRUE(refused(12, 4));        // the fourth end is a piece of a name
-  EXPECT_TRUE(refused(14, 1));        // reserved
-  EXPECT_TRUE(refused(18, 4));        // ends go back
-  EXPECT_TRUE(refused(20, 16384));    // behind the block
-  EXPECT_TRUE(refused(20, 9000));     // longer than a name may be
-  EXPECT_TRUE(refused(20, 13));       // a byte behind the last name is not zero
+  EXPECT_TRUE(refused(12, 0));      // no names
+  EXPECT_TRUE(refused(12, 8185));   // more than fit
+  EXPECT_TRUE(refused(12, 4));      // the fourth end is a piece of a name
+  EXPECT_TRUE(refused(14, 1));      // reserved
+  EXPECT_TRUE(refused(18, 4));      // ends go back
+  EXPECT_TRUE(refused(20, 16384));  // behind the block
+  EXPECT_TRUE(refused(20, 9000));   // longer than a name may be
+  EXPECT_TRUE(refused(20, 13));     // a byte behind the last name is not zero
   auto wraps = good;
   base::store_le<std::uint32_t>(wraps.data() + 8, 0xFFFFFFFEu);
   reseal(wraps);

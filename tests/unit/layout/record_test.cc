@@ -67,10 +67,11 @@ std::vector<std::byte> encoded_large(const RecordLayout& layout, SampleId id, co
   std::vector<std::byte> out;
   std::vector<std::byte> piece(layout.chunk_bytes(), std::byte{0xEE});
   while (!encoder.done()) {
-    const auto size = encoder.next(piece, [&](std::size_t field, std::uint64_t offset, std::span<std::byte> into) -> Result<void> {
-      std::copy_n(sample.bytes[field].begin() + static_cast<std::ptrdiff_t>(offset), into.size(), into.begin());
-      return {};
-    });
+    const auto size =
+        encoder.next(piece, [&](std::size_t field, std::uint64_t offset, std::span<std::byte> into) -> Result<void> {
+          std::copy_n(sample.bytes[field].begin() + static_cast<std::ptrdiff_t>(offset), into.size(), into.begin());
+          return {};
+        });
     out.insert(out.end(), piece.begin(), piece.begin() + static_cast<std::ptrdiff_t>(*size));
   }
   EXPECT_EQ(out.size(), encoder.record_bytes());
@@ -79,7 +80,8 @@ std::vector<std::byte> encoded_large(const RecordLayout& layout, SampleId id, co
 
 TEST(Record, one_field_costs_eight_bytes) {
   const RecordLayout layout(schema_of("image: bytes"), kChunk, kSalt);
-  for (const std::uint64_t length : {0u, 1u, 7u, 8u, 921u}) EXPECT_EQ(layout.record_bytes(std::vector{length}), 8 + length);
+  for (const std::uint64_t length : {0u, 1u, 7u, 8u, 921u})
+    EXPECT_EQ(layout.record_bytes(std::vector{length}), 8 + length);
 }
 
 TEST(Record, fixed_fields_come_first_and_every_field_is_aligned) {
@@ -198,8 +200,9 @@ TEST(LargeRecord, shape_follows_from_the_whole_length) {
 
 // The first lengths put the table at and across an edge of a chunk.
 class LargeRecordSizes : public testing::TestWithParam<std::size_t> {};
-INSTANTIATE_TEST_SUITE_P(Sizes, LargeRecordSizes, testing::Values(kChunk - 7, 2 * kChunk - 16, 2 * kChunk - 17, 2 * kChunk - 15, 2 * kChunk - 20,
-                                                                  2 * kChunk - 28, 3 * kChunk - 19, 3 * kChunk + 12345));
+INSTANTIATE_TEST_SUITE_P(Sizes, LargeRecordSizes,
+                         testing::Values(kChunk - 7, 2 * kChunk - 16, 2 * kChunk - 17, 2 * kChunk - 15, 2 * kChunk - 20,
+                                         2 * kChunk - 28, 3 * kChunk - 19, 3 * kChunk + 12345));
 
 TEST_P(LargeRecordSizes, come_back_whole_and_in_parts) {
   const RecordLayout layout(schema_of("image: bytes"), kChunk, kSalt);
@@ -210,7 +213,8 @@ TEST_P(LargeRecordSizes, come_back_whole_and_in_parts) {
   ASSERT_TRUE(decode_large(layout, record, SampleId{9}, fields));
   EXPECT_TRUE(same(fields, sample));
 
-  const auto head = LargeRecordHead::decode(layout, std::span(record).first(LargeRecordHead::bytes_needed(layout)), SampleId{9}, record.size());
+  const auto head = LargeRecordHead::decode(layout, std::span(record).first(LargeRecordHead::bytes_needed(layout)),
+                                            SampleId{9}, record.size());
   ASSERT_TRUE(head.has_value());
   EXPECT_EQ(head->shape().record_bytes, record.size());
   EXPECT_EQ(head->field(0).length_bytes, GetParam());
@@ -225,7 +229,8 @@ TEST_P(LargeRecordSizes, come_back_whole_and_in_parts) {
 TEST(LargeRecord, many_fields_come_back) {
   const Schema schema = schema_of("a: bytes, mask: uint8[300,300], b: text, label: int64, c: bytes");
   const RecordLayout layout(schema, kChunk, kSalt);
-  for (const auto& lengths : std::vector<std::vector<std::size_t>>{{0, 0, 0}, {100'000, 0, 1}, {1, 200'001, 70'000}, {3, 5, 65'536}}) {
+  for (const auto& lengths :
+       std::vector<std::vector<std::size_t>>{{0, 0, 0}, {100'000, 0, 1}, {1, 200'001, 70'000}, {3, 5, 65'536}}) {
     const Sample sample = sample_of(schema, lengths);
     const auto record = encoded_large(layout, SampleId{1}, sample);
     std::vector<FieldValue> fields(5);
@@ -244,7 +249,8 @@ TEST(LargeRecord, every_truncation_is_refused_and_every_damaged_byte_found) {
   sample.bytes = {noise(1, 100), noise(2, 8), noise(3, 70'000)};
   auto record = encoded_large(layout, SampleId{5}, sample);
   std::vector<FieldValue> fields(3);
-  for (std::size_t length = 0; length < record.size(); length += length < 200 || length > record.size() - 40 ? 1 : 997) {
+  for (std::size_t length = 0; length < record.size();
+       length += length < 200 || length > record.size() - 40 ? 1 : 997) {
     EXPECT_FALSE(decode_large(layout, std::span(record).first(length), SampleId{5}, fields)) << length;
   }
   for (std::size_t at = 0; at < record.size(); at += at < 160 || at > record.size() - 40 ? 1 : 499) {
