@@ -191,6 +191,9 @@ class Volume {
   // kTimedOut.
   Result<File> open(std::string_view name, std::size_t field = 0) const;
   Result<File> open_id(std::uint32_t id, std::size_t field = 0) const;
+  // Bytes of one field of a sample, for listings: without reading the sample where the schema has one variable field
+  // and the sample fits in a chunk. **Blocks** otherwise. **Errors**: as open_id().
+  Result<std::uint64_t> field_size(std::uint32_t id, std::size_t field = 0) const;
 
   // **Errors**: kInvalidArgument (batch, ranks, lanes, ...: says which value would do), kOutOfMemory (cache_bytes:
   // says how many would do), device errors.

@@ -29,6 +29,25 @@ Result<File> Volume::open(std::string_view name, std::size_t field) const {
   return open_id(id, field);
 }
 
+// The directory holds the exact length of an ordinary record; what stands before its only variable field has the same
+// length in all.
+Result<std::uint64_t> Volume::field_size(std::uint32_t id, std::size_t field) const {
+  const volume::Volume& volume = *impl_->volume;
+  DLFS_TRY(api::check_id(volume, id));
+  DLFS_TRY(api::check_field(volume, field));
+  const layout::RecordLayout& layout = volume.record_layout();
+  std::vector<std::uint64_t> lengths(layout.fixed_lengths().begin(), layout.fixed_lengths().end());
+  if (lengths[field] != layout::kVariable) return lengths[field];
+  const layout::Location location = volume.directory().location(SampleId{id});
+  if (location.large || std::count(lengths.begin(), lengths.end(), layout::kVariable) != 1) {
+    DLFS_TRY_ASSIGN(const std::vector<std::uint64_t> exact, volume.field_lengths(SampleId{id}));
+    return exact[field];
+  }
+  lengths[field] = 1;
+  const std::uint64_t before = layout.record_bytes(lengths) - 1;
+  return location.length_bytes > before ? location.length_bytes - before : 0;
+}
+
 std::uint32_t File::id() const noexcept { return impl_->id.value; }
 
 std::uint64_t File::size() const noexcept { return impl_->size; }
