@@ -1,0 +1,115 @@
+"""Help, manual page, completion, version, and the errors of the command line."""
+
+import json
+import re
+import shutil
+import subprocess
+
+import pytest
+
+COMMANDS = ("pack", "stat", "ls", "cat", "export", "verify", "order", "bench", "completion")
+
+
+def test_every_command_has_help_with_an_example(cli):
+    top = cli("--help").stdout.decode()
+    for command in COMMANDS:
+        assert re.search(rf"^\s+{command}\s", top, re.M)
+        text = cli(command, "--help").stdout.decode()
+        assert f"Example:\n  " in text and f"dlfs {command}" in text and "--json" in text
+    assert cli("--help").stderr == b""
+
+
+def test_version(cli):
+    assert re.fullmatch(rb"dlfs \d+\.\d+\.\d+\n", cli("--version").stdout)
+
+
+def test_no_command_shows_the_help(cli):
+    done = cli(code=2)
+    assert done.stdout == b"" and b"pack" in done.stderr
+
+
+def test_a_misspelt_command_is_suggested(cli):
+    failed = cli("pakc", "a", "b", code=2)
+    assert b"'pakc'" in failed.stderr and b"did you mean 'pack'" in failed.stderr
+    assert b"did you mean" not in cli("frobnicate", code=2).stderr
+    error = json.loads(cli("verfiy", "--json", code=2).stderr)["error"]
+    assert error["code"] == 1 and "verify" in error["message"]
+
+
+def test_usage_errors_are_sentences_with_exit_code_2(cli):
+    for arguments in (["pack"], ["pack", "a"], ["pack", "a", "b", "c"], ["ls", "--nonsense", "v"], ["stat"], ["order", "v", "--seed", "x"],
+                      ["bench", "v", "--cache", "lots"], ["bench", "v", "--epochs", "0"], ["completion", "tcsh"], ["--nonsense"]):
+        failed = cli(*arguments, code=2)
+        assert failed.stdout == b"" and failed.stderr.startswith(b"dlfs: ") and failed.stderr.count(b"\n") == 1, (arguments, failed.stderr)
+        if not arguments[0].startswith("-"):
+            error = json.loads(cli(*arguments, "--json", code=2).stderr)["error"]
+            assert error["kind"] == "invalid argument"
+
+
+@pytest.fixture(scope="module")
+def manual(cli, tmp_path_factory):
+    path = tmp_path_factory.mktemp("man") / "dlfs.1"
+    path.write_bytes(cli("help", "--man").stdout)
+    return path
+
+
+def test_manual_page_has_every_command_and_option(cli, manual):
+    text = manual.read_text()
+    for command in COMMANDS:
+        assert f".SS dlfs {command}\n" in text
+        for option in re.findall(r"--[a-z-]+", cli(command, "--help").stdout.decode()):
+            assert option.replace("-", "\\-") in text, (command, option)
+
+
+def test_manual_page_renders_without_complaint(manual):
+    if shutil.which("man") is None:
+        pytest.skip("no man command")
+    done = subprocess.run(["man", "--warnings", "-l", "-Tutf8", str(manual)], capture_output=True, timeout=60, env={"PATH": "/usr/bin:/bin", "LC_ALL": "C.UTF-8", "MANWIDTH": "100"})
+    if done.returncode != 0 and b"groff" in done.stderr:
+        pytest.skip("man has no groff here")
+    assert done.returncode == 0 and done.stderr == b""
+    text = re.sub(rb".\x08", b"", done.stdout)
+    text = re.sub(rb"\x1b\[[0-9;]*m", b"", text)
+    for words in (b"EXIT STATUS", b"dlfs pack photos/train train.dlfs", b"--chunk-size"):
+        assert words in text
+
+
+def test_manual_page_passes_mandoc(manual):
+    if shutil.which("mandoc") is None:
+        pytest.skip("no mandoc command")
+    done = subprocess.run(["mandoc", "-T", "lint", "-W", "warning", str(manual)], capture_output=True, timeout=60)
+    assert done.returncode == 0, done.stdout
+
+
+def complete(cli, *words):
+    """What bash offers for the last of `words`."""
+    script = cli("completion", "bash").stdout.decode() + f"""
+COMP_WORDS=(dlfs {' '.join(f"'{word}'" for word in words)}); COMP_CWORD={len(words)}
+_dlfs; printf '%s\\n' "${{COMPREPLY[@]}}"
+"""
+    done = subprocess.run(["bash", "--norc", "-euc", script], capture_output=True, timeout=60)
+    assert done.returncode == 0, done.stderr
+    return done.stdout.decode().split()
+
+
+def test_bash_completion(cli, tmp_path):
+    assert set(COMMANDS) <= set(complete(cli, ""))
+    assert complete(cli, "ve") == ["verify"]
+    assert "--chunk-size" in complete(cli, "pack", "--")
+    assert complete(cli, "order", "--mode", "f") == ["full"]
+    assert complete(cli, "order", "--tail", "") == ["drop", "pad", "short"]
+    assert complete(cli, "completion", "") == ["bash", "zsh", "fish"]
+    (tmp_path / "train.dlfs").write_bytes(b"")
+    assert complete(cli, "stat", str(tmp_path / "tr")) == [str(tmp_path / "train.dlfs")]
+
+
+@pytest.mark.parametrize("shell, check", [("bash", ["bash", "-n"]), ("zsh", ["zsh", "-n"]), ("fish", ["fish", "--no-execute"])])
+def test_completion_scripts_parse(cli, tmp_path, shell, check):
+    script = cli("completion", shell).stdout
+    for command in COMMANDS:
+        assert command.encode() in script
+    if shutil.which(shell) is None:
+        pytest.skip(f"no {shell} here")
+    path = tmp_path / "script"
+    path.write_bytes(script)
+    assert subprocess.run([*check, str(path)], capture_output=True, timeout=60).returncode == 0
