@@ -37,10 +37,19 @@ void ChunkChecker::bad_sample(Finding::What what, SampleId id, std::uint64_t add
   report(std::move(finding));
 }
 
-bool ChunkChecker::at_slot_in(std::uint64_t end) const noexcept {
-  if (slot_ >= volume_.size()) return false;
+void ChunkChecker::look_ahead() noexcept {
   const directory::Directory& directory = volume_.directory();
-  return directory.location(directory.id_of(Slot{static_cast<std::uint32_t>(slot_)})).address_bytes < end;
+  ahead_begin_ = slot_;
+  ahead_end_ = std::min<std::uint64_t>(slot_ + kLookAhead, volume_.size());
+  const std::size_t count = ahead_end_ - ahead_begin_;
+  for (std::size_t i = 0; i < count; ++i) ahead_ids_[i] = directory.id_of(Slot{static_cast<std::uint32_t>(slot_ + i)}).value;
+  directory.locations(std::span(ahead_ids_).first(count), std::span(ahead_).first(count));
+}
+
+bool ChunkChecker::at_slot_in(std::uint64_t end) noexcept {
+  if (slot_ >= volume_.size()) return false;
+  if (slot_ >= ahead_end_) look_ahead();
+  return ahead_[slot_ - ahead_begin_].address_bytes < end;
 }
 
 void ChunkChecker::next_chunk() noexcept {
@@ -49,12 +58,12 @@ void ChunkChecker::next_chunk() noexcept {
 }
 
 void ChunkChecker::check(std::span<const std::byte> chunk) {
-  const directory::Directory& directory = volume_.directory();
   std::uint64_t checked = 0;   // bytes of the chunk
   if (large_ && at_slot_in(begin() + 1)) large_.reset();
   while (at_slot_in(begin() + chunk_bytes_)) {
-    const SampleId id = directory.id_of(Slot{static_cast<std::uint32_t>(slot_++)});
-    const layout::Location location = directory.location(id);
+    const std::uint64_t next = slot_++ - ahead_begin_;
+    const SampleId id{ahead_ids_[next]};
+    const layout::Location location = ahead_[next];
     if (location.large) {
       begin_large(chunk, id, location);
       continue;
@@ -136,15 +145,15 @@ void ChunkChecker::check_large(std::span<const std::byte> chunk) {
 }
 
 void ChunkChecker::unreadable(const Error& error) {
-  const directory::Directory& directory = volume_.directory();
   Finding finding{.what = Finding::What::kRead, .device_offset = volume_.device_offset(begin())};
   finding.message = fmt::format("chunk {} cannot be read: {}", chunk_, error.message);
   report(std::move(finding));
   if (large_ && at_slot_in(begin() + 1)) large_.reset();
   if (large_) bad_large(begin(), "a part cannot be read: " + error.message);
   while (at_slot_in(begin() + chunk_bytes_)) {
-    const SampleId id = directory.id_of(Slot{static_cast<std::uint32_t>(slot_++)});
-    const layout::Location location = directory.location(id);
+    const std::uint64_t next = slot_++ - ahead_begin_;
+    const SampleId id{ahead_ids_[next]};
+    const layout::Location location = ahead_[next];
     if (location.large) large_.emplace(Large{.id = id, .address = location.address_bytes, .bad = true, .head = {}, .table = {}});
     bad_sample(Finding::What::kRead, id, location.address_bytes, "the record cannot be read: " + error.message);
   }

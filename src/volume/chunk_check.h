@@ -1,6 +1,7 @@
 // Verify's view of the data area: chunks in ascending order, each record and every byte between records.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <functional>
 #include <optional>
@@ -38,7 +39,8 @@ class ChunkChecker {
     std::vector<std::byte> table;                          // empty: it is damaged
   };
   std::uint64_t begin() const noexcept { return chunk_ * chunk_bytes_; }
-  bool at_slot_in(std::uint64_t end) const noexcept;       // the next slot lies before this address
+  bool at_slot_in(std::uint64_t end) noexcept;             // the next slot lies before this address
+  void look_ahead() noexcept;
   void check_ordinary(std::span<const std::byte> chunk, SampleId id, const layout::Location& location);
   void check_zero(std::span<const std::byte> chunk, std::uint64_t from, std::uint64_t to, const char* where);
   void begin_large(std::span<const std::byte> chunk, SampleId id, const layout::Location& location);
@@ -58,6 +60,10 @@ class ChunkChecker {
   bool chunk_bad_ = false;
   std::optional<Large> large_;                             // goes on in this chunk
   std::vector<layout::FieldValue> fields_;
+  static constexpr std::size_t kLookAhead = 64;            // slots whose places are fetched together
+  std::uint64_t ahead_begin_ = 0, ahead_end_ = 0;
+  std::array<std::uint32_t, kLookAhead> ahead_ids_{};
+  std::array<layout::Location, kLookAhead> ahead_{};
 };
 
 }  // namespace dlfs::volume

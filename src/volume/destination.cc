@@ -220,7 +220,7 @@ Result<void> Destination::sync_directory() const {
 
 void Destination::abandon() noexcept {
   device_.reset();
-  if (!published_ && !partial_.empty() && lock_) unlink(partial_.c_str());
+  if (!published_ && !partial_.empty() && lock_ && !forked()) unlink(partial_.c_str());
   partial_.clear();
   lock_ = FileHandle();
 }

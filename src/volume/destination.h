@@ -5,6 +5,7 @@
 #include <string>
 #include <string_view>
 
+#include "base/fork_guard.h"
 #include "block/device.h"
 #include "volume/device_io.h"
 #include "volume/name_spool.h"
@@ -34,7 +35,9 @@ class Destination {
   Result<void> set_length(std::uint64_t length_bytes);
   // Makes what was written and flushed visible under the destination's name. Nothing to do in place.
   Result<void> publish();
-  // Closes the device and removes PATH.partial.
+  // This process is a child of the one that packs: the destination is the parent's.
+  bool forked() const noexcept { return guard_.forked(); }
+  // Closes the device and removes PATH.partial (not in a forked child).
   void abandon() noexcept;
 
  private:
@@ -48,6 +51,7 @@ class Destination {
   bool replace_ = false;          // PATH was there when we began
   bool published_ = false;
   std::uint64_t previous_generation_ = 0;
+  base::ForkGuard guard_;
   FileHandle lock_;               // PATH.partial, or the block device
   std::unique_ptr<block::BlockDevice> device_;
 };

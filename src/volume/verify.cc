@@ -41,7 +41,7 @@ class Verifier {
   Result<void> unreadable_chunks(const ReadStream::Piece& piece, ChunkChecker& checker);
   Result<void> names();
   void name_block(std::uint64_t offset, std::span<const std::byte> bytes);
-  void check_index_of(SampleId id, std::string_view name, std::uint64_t block, std::uint64_t offset);
+  void check_index_of(SampleId id, std::uint64_t hash, std::string_view name, std::uint64_t block, std::uint64_t offset);
   Result<void> section(const char* what, const Extent& extent);
   void report(Finding finding);
 
@@ -55,6 +55,7 @@ class Verifier {
   std::uint64_t next_name_ = 0;         // id
   bool names_damaged_ = false;
   std::vector<SampleId> candidates_;
+  std::vector<std::uint64_t> hashes_, first_;   // of the names of one block
 };
 
 void Verifier::report(Finding finding) {
@@ -202,16 +203,21 @@ void Verifier::name_block(std::uint64_t offset, std::span<const std::byte> bytes
     report(std::move(finding));
   }
   const std::uint64_t number = (offset - superblock_.names.offset_bytes) / layout::kNameBlockBytes;
+  hashes_.clear();
+  for (std::size_t i = 0; i < block->count(); ++i) hashes_.push_back(directory::name_hash(block->name(i), superblock_.record_salt));
+  first_.assign(hashes_.size(), directory::Directory::kNoCandidate);
+  if (volume_.directory().has_names()) volume_.directory().first_candidates(hashes_, first_);
   for (std::size_t i = 0; i < block->count(); ++i) {
-    check_index_of(SampleId{block->first_id().value + static_cast<std::uint32_t>(i)}, block->name(i), number, offset);
+    const SampleId id{block->first_id().value + static_cast<std::uint32_t>(i)};
+    const bool listed = first_[i] == id.value && id.value < volume_.size() && volume_.directory().name_block_of(id) == number;
+    if (!listed) check_index_of(id, hashes_[i], block->name(i), number, offset);
   }
   next_name_ = std::uint64_t{block->first_id().value} + block->count();
 }
 
 // Does the index lead from this name to this sample, and from this sample to this block?
-void Verifier::check_index_of(SampleId id, std::string_view name, std::uint64_t block, std::uint64_t offset) {
+void Verifier::check_index_of(SampleId id, std::uint64_t hash, std::string_view name, std::uint64_t block, std::uint64_t offset) {
   const directory::Directory& directory = volume_.directory();
-  const std::uint64_t hash = directory::name_hash(name, superblock_.record_salt);
   std::size_t count = 0;
   if (directory.has_names() && id.value < directory.sample_count()) {
     count = directory.candidates(hash, candidates_);

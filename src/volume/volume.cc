@@ -139,7 +139,8 @@ Result<void> Volume::names(SampleId first, const std::function<bool(SampleId, st
     if (piece.failed) return piece.error;
     for (std::size_t at = 0; at < piece.bytes.size(); at += layout::kNameBlockBytes) {
       const auto block = layout::NameBlock::decode(piece.bytes.subspan(at, layout::kNameBlockBytes), superblock().record_salt);
-      const bool fits = block.ok() && block->first_id().value <= next && next - block->first_id().value < block->count();
+      const bool fits = block.ok() && block->first_id().value <= next && next - block->first_id().value < block->count() &&
+                        block->first_id().value + block->count() <= samples;
       if (!fits) {
         return base::make_error(Code::kCorrupt, "the names at byte {} of '{}' are damaged; run dlfs verify, and restore the volume from a copy",
                                 piece.offset_bytes + at, base::escape(url()));

@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <cstring>
+#include <new>
 
 #include "base/arena.h"
 #include "base/error.h"
@@ -13,6 +14,8 @@ namespace {
 using layout::Location;
 
 constexpr std::uint64_t kLargeReadAheadBytes = 8u << 20;
+// No record is longer: the fields, and less than a thousandth for head, alignment and table.
+constexpr std::uint64_t kMaxRecordBytes = layout::kMaxSampleBytes + layout::kMaxSampleBytes / 1024;
 
 }  // namespace
 
@@ -37,7 +40,7 @@ Result<std::shared_ptr<const LargeSample>> Volume::Impl::large_sample(SampleId i
     const std::uint64_t head_bytes = layout::LargeRecordHead::bytes_needed(record_layout);
     DLFS_TRY_ASSIGN(const auto front, lease.read(begin, head_bytes, options.timeout));
     auto head = layout::LargeRecordHead::decode(record_layout, front, id, limit);
-    if (!head) return base::make_error(Code::kCorrupt, "its head does not match its CRC32C");
+    if (!head || head->shape().record_bytes > kMaxRecordBytes) return base::make_error(Code::kCorrupt, "its head does not match its CRC32C");
     const layout::LargeShape shape = head->shape();
     DLFS_TRY_ASSIGN(const auto table, lease.read(begin + shape.table_offset, shape.table_bytes(), options.timeout));
     if (!head->verify_table(table)) return base::make_error(Code::kCorrupt, "its table of sums does not match its CRC32C");
@@ -73,7 +76,11 @@ Result<OwnedRecord> Volume::Impl::read_large(SampleId id, const Location& locati
   DLFS_TRY_ASSIGN(const auto sample, large_sample(id, location));
   const layout::LargeShape& shape = sample->head.shape();
   OwnedRecord record;
-  record.bytes.resize(shape.table_offset);
+  try {
+    record.bytes.resize(shape.table_offset);
+  } catch (const std::bad_alloc&) {
+    return base::make_error(Code::kOutOfMemory, "{} has {} bytes, more than there is memory for; read it in parts", describe(id), shape.table_offset);
+  }
   DLFS_TRY(visit_pieces(id, location, *sample, 0, shape.chunk_count - 1, [&](std::uint64_t offset, std::span<const std::byte> piece) {
     std::memcpy(record.bytes.data() + offset, piece.data(), piece.size());
   }));

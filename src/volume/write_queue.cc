@@ -3,6 +3,7 @@
 #include <array>
 
 #include "base/check.h"
+#include "base/error.h"
 #include "base/try.h"
 #include "volume/device_io.h"
 
@@ -40,7 +41,7 @@ Result<void> WriteQueue::write(std::span<std::byte> buffer, std::uint64_t length
   requests_[index] = {.op = block::Op::kWrite, .data = buffer.data(), .length_bytes = static_cast<std::uint32_t>(length_bytes),
                       .offset_bytes = offset_bytes, .user_data = index};
   while (device_.submit({&requests_[index], 1}) == 0) {
-    DLFS_CHECK(in_flight_ > 0);
+    if (in_flight_ == 0) return base::make_error(Code::kDeviceLost, "'{}' takes no more requests", base::escape(device_.url()));
     DLFS_TRY(reap());
   }
   ++in_flight_;

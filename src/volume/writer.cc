@@ -61,7 +61,7 @@ class VolumeWriter final : public Writer {
       : schema_(schema), options_(options), superblock_(superblock),
         layout_(schema, options.chunk_bytes, superblock.record_salt), builder_(options.chunk_bytes, options.names),
         destination_(std::move(destination)) {}
-  ~VolumeWriter() override { destination_->abandon(); }   // before the buffers go: its device may still be writing them
+  ~VolumeWriter() override { release(); }
 
   Result<void> start();
   Result<void> append(std::string_view name, std::span<const FieldValue> fields) override;
@@ -90,6 +90,7 @@ class VolumeWriter final : public Writer {
   Result<void> write_names(SectionWriter& section);
   Result<void> finish_device();
   Error fail(Error error);
+  void release() noexcept;
   template <class T>
   Result<T> or_fail(Result<T> result) { return result.ok() ? std::move(result) : Result<T>(fail(std::move(result).error())); }
 
@@ -164,12 +165,24 @@ Error VolumeWriter::fail(Error error) {
     error.message = fmt::format("no space is left for {}; free some or choose another destination ({})", destination_->name(), error.message);
   }
   dead_ = error;
-  destination_->abandon();
+  release();
   return error;
+}
+
+// After the end, good or bad, nothing is kept but the answer to later calls.
+void VolumeWriter::release() noexcept {
+  destination_->abandon();   // the device first: it may still be writing the buffers
+  placer_.reset();
+  queue_.reset();
+  names_.reset();
 }
 
 Result<void> VolumeWriter::usable() const {
   if (dead_) return *dead_;
+  if (destination_->forked()) {
+    return base::make_error(Code::kForked, "the pack of {} belongs to the parent process; make another Writer for another volume",
+                            destination_->name());
+  }
   return {};
 }
 
@@ -314,6 +327,7 @@ Result<Superblock> VolumeWriter::commit() {
   if (committed.ok()) committed = finish_device();
   if (!committed.ok()) return fail(std::move(committed).error());
   dead_ = base::make_error(Code::kInvalidArgument, "the volume is committed; make another Writer for another volume");
+  release();
   return superblock_;
 }
 

@@ -1,6 +1,7 @@
 #include "volume/writer.h"
 
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -303,6 +304,26 @@ TEST(Writer, keeps_a_file_that_appeared_meanwhile) {
   EXPECT_EQ(writer->commit().error().code, Code::kExists);
   EXPECT_EQ(read_file(directory / "v"), bytes_of(1, 10));
   EXPECT_EQ(directory.list(), std::vector<std::string>{"v"});
+}
+
+TEST(Writer, in_a_forked_child_leaves_the_parents_pack_alone) {
+  TemporaryDirectory directory;
+  auto writer = Writer::create(directory / "v", one_field(), {.chunk_bytes = 65536}).value();
+  const layout::FieldValue none;
+  ASSERT_TRUE(writer->append("a", {&none, 1}).ok());
+  const pid_t child = fork();
+  if (child == 0) {
+    const bool refused = writer->append("b", {&none, 1}).error().code == Code::kForked;
+    writer.reset();
+    _exit(refused ? 0 : 1);
+  }
+  int status = 1;
+  ASSERT_EQ(waitpid(child, &status, 0), child);
+  EXPECT_EQ(status, 0);
+  ASSERT_TRUE(writer->append("c", {&none, 1}).ok());
+  ASSERT_TRUE(writer->commit().ok());
+  EXPECT_EQ(writer->commit().error().code, Code::kInvalidArgument);
+  EXPECT_EQ(Volume::mount(directory / "v").value()->size(), 2u);
 }
 
 TEST(Writer, follows_symbolic_links) {
