@@ -111,11 +111,8 @@ void ChunkChecker::read_table(const layout::Location& location) {
   const std::uint64_t unit = request_unit(device_.geometry());
   const std::uint64_t from = round_down(offset, unit);
   const std::uint64_t length = round_up(offset + shape.table_bytes(), unit) - from;
-  const auto memory = base::Arena::create(length, false);
-  if (!memory.ok()) return bad_large(address, memory.error().message);
-  if (auto read = block::read_all(device_, from, memory->bytes().first(length), volume_.options().timeout); !read.ok()) {
-    return bad_large(address, "its table of sums cannot be read: " + read.error().message);
-  }
+  const auto memory = read_range(device_, from, length, volume_.options().timeout);
+  if (!memory.ok()) return bad_large(address, "its table of sums cannot be read: " + memory.error().message);
   const auto table = memory->bytes().subspan(offset - from, shape.table_bytes());
   if (!large_->head->verify_table(table)) return bad_large(address, "its table of sums does not match its CRC32C");
   large_->table.assign(table.begin(), table.end());

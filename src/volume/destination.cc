@@ -44,8 +44,7 @@ Error exists_error(const std::string& name, const std::string& what) {
 Result<std::vector<std::byte>> read_beginning(block::BlockDevice& device) {
   const std::uint64_t unit = request_unit(device.geometry());
   const std::uint64_t length = round_down(std::min(kHeaderBytes, device.geometry().capacity_bytes), unit);
-  DLFS_TRY_ASSIGN(const base::Arena buffer, base::Arena::create(kHeaderBytes, false));
-  if (length > 0) DLFS_TRY(block::read_all(device, 0, buffer.bytes().first(length)));
+  DLFS_TRY_ASSIGN(const base::Arena buffer, read_range(device, 0, length, block::kDefaultTimeout));
   return std::vector<std::byte>(buffer.bytes().begin(), buffer.bytes().begin() + static_cast<std::ptrdiff_t>(length));
 }
 

@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
+#include <new>
+#include <utility>
 
 #include "base/check.h"
 #include "base/error.h"
@@ -44,14 +46,34 @@ std::uint64_t request_unit(const block::Geometry& geometry) noexcept {
   return std::max<std::uint64_t>(geometry.block_bytes, geometry.memory_alignment_bytes);
 }
 
-ReadStream::ReadStream(block::BlockDevice& device, std::span<std::byte> memory, std::uint32_t piece_bytes, std::uint64_t begin,
+void abandon_memory(base::Arena memory) noexcept {
+  union Undestroyed {   // the mapping stays when this goes
+    Undestroyed() {}
+    ~Undestroyed() {}
+    base::Arena arena;
+  } kept;
+  new (&kept.arena) base::Arena(std::move(memory));
+}
+
+Result<base::Arena> read_range(block::BlockDevice& device, std::uint64_t offset_bytes, std::uint64_t length_bytes,
+                               std::chrono::milliseconds timeout) {
+  DLFS_TRY_ASSIGN(base::Arena memory, base::Arena::create(length_bytes, false));
+  if (length_bytes == 0) return memory;
+  if (auto read = block::read_all(device, offset_bytes, memory.bytes().first(length_bytes), timeout); !read.ok()) {
+    if (read.error().code == Code::kTimedOut) abandon_memory(std::move(memory));
+    return std::move(read).error();
+  }
+  return memory;
+}
+
+ReadStream::ReadStream(block::BlockDevice& device, base::Arena memory, std::uint32_t piece_bytes, std::uint64_t begin,
                        std::uint64_t end, std::chrono::milliseconds timeout)
-    : device_(device), memory_(memory), piece_bytes_(piece_bytes), begin_(begin), end_(end),
+    : device_(device), memory_(std::move(memory)), piece_bytes_(piece_bytes), begin_(begin), end_(end),
       pieces_((end - begin + piece_bytes - 1) / piece_bytes),
-      slots_(std::min<std::uint64_t>(round_up(memory.size(), piece_bytes) / piece_bytes, pieces_)), timeout_(timeout) {
+      slots_(std::min<std::uint64_t>(round_up(memory_.bytes().size(), piece_bytes) / piece_bytes, pieces_)), timeout_(timeout) {
   DLFS_CHECK(begin <= end);
   // The last slot may be shorter than a piece only when nothing wraps.
-  if (slots_ < pieces_) slots_ = memory.size() / piece_bytes;
+  if (slots_ < pieces_) slots_ = memory_.bytes().size() / piece_bytes;
   DLFS_CHECK(pieces_ == 0 || slots_ > 0);
   states_.resize(slots_);
 }
@@ -60,7 +82,10 @@ ReadStream::~ReadStream() {
   std::array<block::Completion, 32> completions;
   while (in_flight_ > 0) {
     const auto count = wait_completions(device_, completions, timeout_);
-    if (!count.ok()) break;  // the device's own destructor waits for good
+    if (!count.ok()) {
+      abandon_memory(std::move(memory_));
+      return;
+    }
     in_flight_ -= std::min<std::uint64_t>(in_flight_, *count);
   }
 }
@@ -71,7 +96,7 @@ std::uint64_t ReadStream::length_of(std::uint64_t piece) const noexcept {
 
 block::Request ReadStream::request_of(std::uint64_t piece) const noexcept {
   const std::uint64_t length = round_up(length_of(piece), request_unit(device_.geometry()));
-  return {.op = block::Op::kRead, .data = memory_.data() + piece % slots_ * piece_bytes_,
+  return {.op = block::Op::kRead, .data = memory_.bytes().data() + piece % slots_ * piece_bytes_,
           .length_bytes = static_cast<std::uint32_t>(length), .offset_bytes = begin_ + piece * piece_bytes_, .user_data = piece};
 }
 

@@ -28,6 +28,14 @@ Result<std::size_t> wait_completions(block::BlockDevice& device, std::span<block
 // The unit that offsets and lengths of requests must be multiples of; memory from an Arena is always aligned well enough.
 std::uint64_t request_unit(const block::Geometry& geometry) noexcept;
 
+// Memory that a request which timed out may still write to or read from: it is never used again. A leak, bounded by the number of
+// timeouts, where anything else would be corruption.
+void abandon_memory(base::Arena memory) noexcept;
+
+// Reads a range of whole blocks into memory of its own. **Errors**: kIo, kTimedOut, kOutOfMemory.
+Result<base::Arena> read_range(block::BlockDevice& device, std::uint64_t offset_bytes, std::uint64_t length_bytes,
+                               std::chrono::milliseconds timeout);
+
 // Reads [begin, end) of a device in order, piece by piece, with several pieces in flight. **Thread**: one.
 class ReadStream {
  public:
@@ -39,16 +47,17 @@ class ReadStream {
   };
   // `memory` is the ring of pieces; when it is at least as long as the range nothing in it is overwritten, and piece i lies at
   // i * piece_bytes: reading in place. begin is a multiple of the device's block; piece_bytes as well. The range may end anywhere:
-  // what is read behind its end up to a block is not shown. **Lifetime**: device and memory outlive the stream.
-  ReadStream(block::BlockDevice& device, std::span<std::byte> memory, std::uint32_t piece_bytes, std::uint64_t begin, std::uint64_t end,
+  // what is read behind its end up to a block is not shown. **Lifetime**: the device outlives the stream.
+  ReadStream(block::BlockDevice& device, base::Arena memory, std::uint32_t piece_bytes, std::uint64_t begin, std::uint64_t end,
              std::chrono::milliseconds timeout);
-  ~ReadStream();   // waits for what is in flight
+  ~ReadStream();   // waits for what is in flight, at most the timeout
   ReadStream(const ReadStream&) = delete;
   ReadStream& operator=(const ReadStream&) = delete;
 
   bool done() const noexcept { return delivered_ == pieces_; }
   // The next piece. Precondition: !done(). **Errors**: kTimedOut, kIo: the device does not answer at all.
   Result<Piece> next();
+  base::Arena take_memory() && { return std::move(memory_); }   // precondition: done()
 
  private:
   struct State { bool finished = false; block::Completion completion; };
@@ -57,7 +66,7 @@ class ReadStream {
   void submit_more() noexcept;
 
   block::BlockDevice& device_;
-  std::span<std::byte> memory_;
+  base::Arena memory_;
   std::uint64_t piece_bytes_, begin_, end_, pieces_, slots_;
   std::uint64_t submitted_ = 0, delivered_ = 0, in_flight_ = 0;
   bool shown_ = false;                    // piece delivered_ - 1 is still with the caller

@@ -116,7 +116,7 @@ Result<base::Arena> read_section(std::string_view url, block::BlockDevice& devic
   const std::uint64_t unit = request_unit(device.geometry());
   DLFS_TRY_ASSIGN(base::Arena memory, base::Arena::create(round_up(extent.length_bytes, std::max<std::uint64_t>(unit, 4096)),
                                                                  extent.length_bytes >= kHugeFromBytes));
-  ReadStream stream(device, memory.bytes(), kPieceBytes, extent.offset_bytes, extent.offset_bytes + extent.length_bytes, timeout);
+  ReadStream stream(device, std::move(memory), kPieceBytes, extent.offset_bytes, extent.offset_bytes + extent.length_bytes, timeout);
   std::uint32_t crc = 0;
   while (!stream.done()) {
     DLFS_TRY_ASSIGN(const ReadStream::Piece piece, stream.next());
@@ -128,7 +128,7 @@ Result<base::Arena> read_section(std::string_view url, block::BlockDevice& devic
                             "restore the volume from a copy or pack again", quoted(url), what, extent.offset_bytes, extent.length_bytes, crc,
                             extent.crc);
   }
-  return memory;
+  return std::move(stream).take_memory();
 }
 
 Result<std::unique_ptr<block::BlockDevice>> open_for_reading(std::string_view url, const MountOptions& options, std::uint32_t queue_depth) {

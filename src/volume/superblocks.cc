@@ -13,15 +13,14 @@ namespace {
 
 using layout::Superblock;
 
-Result<void> read_slot(block::BlockDevice& device, std::uint64_t offset, std::span<std::byte> buffer, std::chrono::milliseconds timeout,
-                       SuperblockPair::Slot& slot) {
+Result<void> read_slot(block::BlockDevice& device, std::uint64_t offset, std::chrono::milliseconds timeout, SuperblockPair::Slot& slot) {
   if (device.geometry().capacity_bytes < offset + layout::kSuperblockBytes) {
     slot.error = base::make_error(Code::kTruncated, "'{}' ends at byte {}, before the superblock at byte {}", device.url(),
                                   device.geometry().capacity_bytes, offset);
     return {};
   }
-  DLFS_TRY(block::read_all(device, offset, buffer.first(layout::kSuperblockBytes), timeout));
-  slot.raw.assign(buffer.begin(), buffer.begin() + layout::kSuperblockBytes);
+  DLFS_TRY_ASSIGN(const base::Arena memory, read_range(device, offset, layout::kSuperblockBytes, timeout));
+  slot.raw.assign(memory.bytes().begin(), memory.bytes().begin() + layout::kSuperblockBytes);
   auto decoded = layout::decode_superblock(slot.raw);
   if (decoded.ok()) slot.superblock = std::move(decoded).value();
   else slot.error = std::move(decoded).error();
@@ -43,11 +42,10 @@ const Superblock* SuperblockPair::chosen() const noexcept {
 }
 
 Result<SuperblockPair> read_superblocks(block::BlockDevice& device, std::chrono::milliseconds timeout) {
-  DLFS_TRY_ASSIGN(const base::Arena buffer, base::Arena::create(layout::kSuperblockBytes, false));
   SuperblockPair pair;
   int failures = 0;
   for (int i = 0; i < 2; ++i) {
-    const auto result = read_slot(device, layout::kSuperblockOffsets[i], buffer.bytes(), timeout, pair.slots[i]);
+    const auto result = read_slot(device, layout::kSuperblockOffsets[i], timeout, pair.slots[i]);
     if (result.ok()) continue;
     pair.slots[i].error = result.error();
     if (++failures == 2 || result.error().code == Code::kTimedOut) return result.error();
@@ -56,11 +54,13 @@ Result<SuperblockPair> read_superblocks(block::BlockDevice& device, std::chrono:
 }
 
 Result<void> write_superblocks(block::BlockDevice& device, const Superblock& superblock, std::chrono::milliseconds timeout) {
-  DLFS_TRY_ASSIGN(const base::Arena buffer, base::Arena::create(layout::kSuperblockBytes, false));
+  DLFS_TRY_ASSIGN(base::Arena buffer, base::Arena::create(layout::kSuperblockBytes, false));
   const auto encoded = layout::encode(superblock);
   std::ranges::copy(encoded, buffer.bytes().begin());
   for (const std::uint64_t offset : layout::kSuperblockOffsets) {
-    DLFS_TRY(block::write_all(device, offset, buffer.bytes().first(encoded.size()), timeout));
+    auto written = block::write_all(device, offset, buffer.bytes().first(encoded.size()), timeout);
+    if (!written.ok() && written.error().code == Code::kTimedOut) abandon_memory(std::move(buffer));
+    if (!written.ok()) return written;
     DLFS_TRY(block::flush(device, timeout));
   }
   return {};

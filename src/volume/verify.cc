@@ -67,8 +67,8 @@ Result<void> Verifier::walk(std::uint64_t begin, std::uint64_t end, const Visit&
   if (begin >= end) return {};
   const std::uint64_t piece_bytes = std::max<std::uint64_t>(kMinPieceBytes, superblock_.chunk_bytes);
   const std::uint64_t slots = std::max<std::uint64_t>(2, kInFlightBytes / piece_bytes);
-  DLFS_TRY_ASSIGN(const base::Arena memory, base::Arena::create(std::min(slots * piece_bytes, round_up(end - begin, piece_bytes))));
-  ReadStream stream(device_, memory.bytes(), static_cast<std::uint32_t>(piece_bytes), begin, end, volume_.options().timeout);
+  DLFS_TRY_ASSIGN(base::Arena memory, base::Arena::create(std::min(slots * piece_bytes, round_up(end - begin, piece_bytes))));
+  ReadStream stream(device_, std::move(memory), static_cast<std::uint32_t>(piece_bytes), begin, end, volume_.options().timeout);
   while (!stream.done()) {
     DLFS_TRY_ASSIGN(const ReadStream::Piece piece, stream.next());
     DLFS_TRY(visit(piece));
@@ -118,15 +118,14 @@ Result<void> Verifier::zeros(std::uint64_t begin, std::uint64_t end) {
 Result<void> Verifier::zero_tail(std::uint64_t begin, std::uint64_t end) {
   const std::uint64_t aligned = std::min(end, round_up(begin, layout::kSectorBytes));
   if (begin < aligned) {
-    DLFS_TRY_ASSIGN(const base::Arena memory, base::Arena::create(layout::kSectorBytes, false));
     const std::uint64_t block = round_down(begin, layout::kSectorBytes);
     Finding finding{.what = Finding::What::kPadding, .device_offset = begin};
-    const auto sector = memory.bytes().first(layout::kSectorBytes);
-    if (const auto read = block::read_all(second_, block, sector, volume_.options().timeout); !read.ok()) {
+    const auto sector = read_range(second_, block, layout::kSectorBytes, volume_.options().timeout);
+    if (!sector.ok()) {
       finding.what = Finding::What::kRead;
-      finding.message = read.error().message;
+      finding.message = sector.error().message;
       report(std::move(finding));
-    } else if (const auto at = first_non_zero(sector.subspan(begin - block, aligned - begin))) {
+    } else if (const auto at = first_non_zero(sector->bytes().subspan(begin - block, aligned - begin))) {
       finding.device_offset += *at;
       finding.message = fmt::format("byte {} behind a section is not zero", finding.device_offset);
       report(std::move(finding));
@@ -156,12 +155,10 @@ Result<void> Verifier::data() {
 
 // A piece of several chunks could not be read: each of them is tried alone, so that only what is really lost is reported.
 Result<void> Verifier::unreadable_chunks(const ReadStream::Piece& piece, ChunkChecker& checker) {
-  DLFS_TRY_ASSIGN(const base::Arena memory, base::Arena::create(superblock_.chunk_bytes));
-  const auto chunk = memory.bytes().first(superblock_.chunk_bytes);
   for (std::uint64_t at = 0; at < piece.bytes.size(); at += superblock_.chunk_bytes) {
-    const auto again = block::read_all(second_, piece.offset_bytes + at, chunk, volume_.options().timeout);
-    if (again.ok()) checker.check(chunk);
-    else if (again.error().code == Code::kTimedOut) return again;
+    const auto again = read_range(second_, piece.offset_bytes + at, superblock_.chunk_bytes, volume_.options().timeout);
+    if (again.ok()) checker.check(again->bytes().first(superblock_.chunk_bytes));
+    else if (again.error().code == Code::kTimedOut) return again.error();
     else checker.unreadable(again.error());
   }
   return {};

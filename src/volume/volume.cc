@@ -131,8 +131,8 @@ Result<void> Volume::names(SampleId first, const std::function<bool(SampleId, st
   const std::uint64_t end = extent.offset_bytes + extent.length_bytes;
   if (begin > end) return base::make_error(Code::kCorrupt, "the index of '{}' points behind its names", base::escape(url()));
   DLFS_TRY_ASSIGN(const auto device, impl_->open(kNamesInFlight));
-  DLFS_TRY_ASSIGN(const base::Arena memory, base::Arena::create(std::size_t{kNamesPieceBytes} * kNamesInFlight));
-  ReadStream stream(*device, memory.bytes(), kNamesPieceBytes, begin, end, options().timeout);
+  DLFS_TRY_ASSIGN(base::Arena memory, base::Arena::create(std::size_t{kNamesPieceBytes} * kNamesInFlight));
+  ReadStream stream(*device, std::move(memory), kNamesPieceBytes, begin, end, options().timeout);
   std::uint64_t next = first.value;
   while (!stream.done()) {
     DLFS_TRY_ASSIGN(const ReadStream::Piece piece, stream.next());

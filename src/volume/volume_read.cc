@@ -55,11 +55,11 @@ Result<void> Volume::Impl::visit_pieces(SampleId id, const Location& location, c
                                         std::uint64_t last, const VisitPiece& visit) const {
   const std::uint64_t chunk = superblock.chunk_bytes;
   const std::uint64_t pieces = std::clamp<std::uint64_t>(kLargeReadAheadBytes / chunk, 2, last - first + 1 > 1 ? last - first + 1 : 2);
-  DLFS_TRY_ASSIGN(const base::Arena memory, base::Arena::create(pieces * chunk));
+  DLFS_TRY_ASSIGN(base::Arena memory, base::Arena::create(pieces * chunk));
   const std::uint64_t begin = device_offset(location.address_bytes);
   const std::uint64_t end = begin + std::min((last + 1) * chunk, sample.head.shape().table_offset);
   return pool.with([&](DeviceLease& lease) -> Result<void> {
-    ReadStream stream(lease.device(), memory.bytes(), superblock.chunk_bytes, begin + first * chunk, end, options.timeout);
+    ReadStream stream(lease.device(), std::move(memory), superblock.chunk_bytes, begin + first * chunk, end, options.timeout);
     for (std::uint64_t i = first; i <= last; ++i) {
       DLFS_TRY_ASSIGN(const ReadStream::Piece piece, stream.next());
       if (piece.failed) return piece.error;

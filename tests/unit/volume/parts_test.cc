@@ -71,8 +71,7 @@ TEST(ReadStream, delivers_in_order_and_goes_on_behind_a_failure) {
   for (const std::size_t memory_pieces : {2u, 3u, 16u}) {
     auto inner = block::open_device(directory / "f").value();
     JudgedDevice device(std::move(inner), [](const block::Request& request) { return request.offset_bytes == 3 * 4096 ? EIO : 0; });
-    const base::Arena memory = base::Arena::create(memory_pieces * 4096, false).value();
-    ReadStream stream(device, memory.bytes(), 4096, 4096, bytes.size(), std::chrono::seconds(5));
+    ReadStream stream(device, base::Arena::create(memory_pieces * 4096, false).value(), 4096, 4096, bytes.size(), std::chrono::seconds(5));
     std::uint64_t position = 4096;
     while (!stream.done()) {
       const auto piece = stream.next();
@@ -104,8 +103,7 @@ TEST(ReadStream, gives_up_on_a_device_that_does_not_answer) {
    private:
     block::BlockDevice& like_;
   } device(*holder);
-  const base::Arena memory = base::Arena::create(8192, false).value();
-  ReadStream stream(device, memory.bytes(), 4096, 0, 65536, std::chrono::milliseconds(50));
+  ReadStream stream(device, base::Arena::create(8192, false).value(), 4096, 0, 65536, std::chrono::milliseconds(50));
   const auto piece = stream.next();
   ASSERT_FALSE(piece.ok());
   EXPECT_EQ(piece.error().code, Code::kTimedOut);
