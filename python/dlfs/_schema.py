@@ -19,6 +19,11 @@ def encode_text(value: str | bytes) -> bytes:
     return value if isinstance(value, bytes) else value.encode("utf-8", "surrogateescape")
 
 
+def decode_text(value: bytes) -> str:
+    """The inverse of :func:`encode_text`."""
+    return value.decode("utf-8", "surrogateescape")
+
+
 def numpy_dtype(name: str) -> np.dtype[Any]:
     """NumPy has no bfloat16 of its own: it is ``ml_dtypes.bfloat16`` where that package is, else the raw uint16 bits."""
     if name != "bfloat16":
