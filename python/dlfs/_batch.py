@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any, Union, overload
+from typing import Any, Union, cast, overload
 
 import numpy as np
 import numpy.typing as npt
@@ -51,12 +51,12 @@ class Column(Sequence[Any]):
 
     def _value(self, i: int) -> memoryview | str:
         if self._text:
-            return str(self._batch.bytes(i, self._field), "utf-8")
+            return str(self._batch.copy(i, self._field), "utf-8")
         return self._batch.view(i, self._field)
 
     def tolist(self) -> list[Any]:
         """Copies: a list of ``bytes`` (or ``str``)."""
-        copies = self._batch.bytes_list(self._field)
+        copies = self._batch.copies(self._field)
         return [str(each, "utf-8") for each in copies] if self._text else copies
 
     @property
@@ -203,14 +203,14 @@ def sample_of(core: _core.Batch, i: int, schema: Schema) -> Sample:
 
 def _value_of(core: _core.Batch, i: int, index: int, field: Field) -> Value:
     if field.kind == "text":
-        return str(core.bytes(i, index), "utf-8")
+        return str(core.copy(i, index), "utf-8")
     view = core.view(i, index)
     if field.kind == "bytes":
         return view
     dtype = field.numpy_dtype
     array = np.frombuffer(view, np.uint8).view(dtype).reshape(field.shape)
     if not field.shape:
-        return array[()]  # type: ignore[no-any-return]
+        return cast("np.generic[Any]", array[()])
     return array if array.flags.aligned else array.copy()
 
 

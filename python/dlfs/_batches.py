@@ -48,7 +48,7 @@ class Batches:
             raise TypeError("these batches are endless (epochs=None)")
         epoch, batch = self._begin
         epochs = max(self._end_epoch - epoch, 1 if batch else 0)  # an epoch that is under way is finished in any case
-        return epochs * self._batches_per_epoch - batch
+        return int(epochs * self._batches_per_epoch - batch)
 
     def __length_hint__(self) -> int:
         return 0 if self._end_epoch is None else len(self)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -29,10 +30,10 @@ def numpy_dtype(name: str) -> np.dtype[Any]:
     if name != "bfloat16":
         return np.dtype(name).newbyteorder("<") if np.dtype(name).itemsize > 1 else np.dtype(name)
     try:
-        import ml_dtypes
+        found: np.dtype[Any] = np.dtype(importlib.import_module("ml_dtypes").bfloat16)
     except ImportError:
         return np.dtype("<u2")
-    return np.dtype(ml_dtypes.bfloat16)
+    return found
 
 
 @dataclass(frozen=True)

@@ -151,7 +151,7 @@ class Volume:
     # ---- samples ----
 
     @overload
-    def __getitem__(self, key: int | str | bytes) -> Sample: ...
+    def __getitem__(self, key: int | str | bytes) -> Sample: ...  # type: ignore[overload-overlap]
     @overload
     def __getitem__(self, key: Ids) -> Batch: ...
     def __getitem__(self, key: int | str | bytes | Ids) -> Sample | Batch:
@@ -161,7 +161,7 @@ class Volume:
         elif hasattr(key, "__index__") and not isinstance(key, np.ndarray):
             id = position(key, len(self))  # type: ignore[arg-type]
         else:
-            return self.read(key)  # type: ignore[arg-type]
+            return self.read(key)
         return sample_of(self._mounted().read_one(id), 0, self._schema)
 
     def read(self, ids: Ids, *, on_error: OnError = "raise") -> Batch:

@@ -229,7 +229,7 @@ def _type_of(name: str, value: object) -> object:
         (float, "float64"),
         (complex, "complex128"),
     ):
-        if isinstance(value, kinds) and not isinstance(value, np.generic):  # type: ignore[arg-type]
+        if isinstance(value, kinds) and not isinstance(value, np.generic):
             return text
     if isinstance(value, (np.ndarray, np.generic)):
         return (value.dtype, value.shape)
@@ -256,7 +256,7 @@ def _encode_bytes(value: Any) -> Any:
     if isinstance(value, np.ndarray) and (value.dtype != np.uint8 or value.ndim != 1):
         raise _Misfit(f"an array of {value.dtype} of shape {value.shape} (give its tobytes(), or make the field a tensor)")
     if isinstance(value, (memoryview, np.ndarray)):
-        view = memoryview(value)
+        view = memoryview(value)  # type: ignore[arg-type,unused-ignore]
         return view if view.c_contiguous else view.tobytes()
     raise _Misfit(_describe(value))
 

@@ -39,7 +39,7 @@ nb::object view(nb::object self, std::size_t i, std::size_t field) {
   return nb::steal(result);
 }
 
-nb::list bytes_list(const PyBatch& self, std::size_t field) {
+nb::list copies(const PyBatch& self, std::size_t field) {
   nb::list all;
   for (std::size_t i = 0; i < self.get().size(); ++i) all.append(to_bytes(self.get().field(i, field)));
   return all;
@@ -85,10 +85,10 @@ void define_batch(nb::module_& m) {
       .def_prop_ro("size", [](const PyBatch& self) { return self.get().size(); })
       .def_prop_ro("padding", [](const PyBatch& self) { return self.get().padding(); })
       .def("view", view)
-      .def("bytes", [](const PyBatch& self, std::size_t i, std::size_t field) {
+      .def("copy", [](const PyBatch& self, std::size_t i, std::size_t field) {
         return to_bytes(field_of(self.get(), i, field));
       })
-      .def("bytes_list", bytes_list)
+      .def("copies", copies)
       .def("gather", gather, nb::arg("field"), nb::arg("into").none(), nb::arg("offsets").none())
       .def("copy_ids", copy_ids)
       .def("copy_lengths", copy_lengths);

@@ -18,6 +18,20 @@ namespace {
 
 // **Thread**: any; calls take turns. **fork**: a child can neither write nor abort what its parent packs.
 class PyWriter {
+ private:
+  template <class Work>
+  auto locked(Work&& work) {
+    if (getpid() != process_) {
+      raise({Code::kForked, "this writer belongs to the parent process: make one in the child for another volume", 0, 0});
+    }
+    using Value = decltype(work(std::declval<Writer&>()));
+    return without_gil([&]() -> Value {
+      const std::lock_guard lock(mutex_);
+      if (!writer_) return Error{Code::kInvalidArgument, "this writer is closed: make a new one", 0, 0};
+      return work(*writer_);
+    });
+  }
+
  public:
   explicit PyWriter(Writer writer) : writer_(std::move(writer)) {}
   PyWriter(const PyWriter&) = delete;
@@ -58,19 +72,6 @@ class PyWriter {
   }
 
  private:
-  template <class Work>
-  auto locked(Work&& work) {
-    if (getpid() != process_) {
-      raise({Code::kForked, "this writer belongs to the parent process: make one in the child for another volume", 0, 0});
-    }
-    using Value = decltype(work(std::declval<Writer&>()));
-    return without_gil([&]() -> Value {
-      const std::lock_guard lock(mutex_);
-      if (!writer_) return Error{Code::kInvalidArgument, "this writer is closed: make a new one", 0, 0};
-      return work(*writer_);
-    });
-  }
-
   std::mutex mutex_;
   std::optional<Writer> writer_;
   pid_t process_ = getpid();
