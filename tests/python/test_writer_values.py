@@ -1,0 +1,266 @@
+"""Packing from Python: what goes in comes out, and what does not fit is named."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+dlfs = pytest.importorskip("dlfs")
+
+few = settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+
+
+def round_trip(path, samples, schema=None, **options):
+    dlfs.pack(samples, path, schema, overwrite=True, **options)
+    return dlfs.mount(path)
+
+
+@few
+@given(
+    st.lists(
+        st.fixed_dictionaries(
+            {
+                "data": st.binary(max_size=300),
+                "text": st.text(st.characters(exclude_categories=["Cs"]), max_size=50),
+                "whole": st.integers(-(2**63), 2**63 - 1),
+                "real": st.floats(),
+                "flag": st.booleans(),
+            }
+        ),
+        min_size=1,
+        max_size=20,
+    )
+)
+def test_inferred_fields_come_back_exactly(tmp_path, samples):
+    ds = round_trip(tmp_path / "v.dlfs", samples)
+    assert str(ds.schema) == "data: bytes, text: text, whole: int64, real: float64, flag: bool"
+    for got, given_sample in zip(ds, samples):
+        assert got["data"] == given_sample["data"] and got["text"] == given_sample["text"]
+        assert got["whole"] == given_sample["whole"] and got["flag"] == given_sample["flag"]
+        assert got["real"] == given_sample["real"] or math.isnan(got["real"]) and math.isnan(given_sample["real"])
+
+
+NUMPY = ["bool", "int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "uint64", "float16", "float32", "float64", "complex64", "complex128"]
+
+
+@pytest.mark.parametrize("dtype", NUMPY)
+@pytest.mark.parametrize("shape", [(), (3,), (2, 0, 3), (2, 3)])
+def test_arrays_of_every_dtype_come_back_exactly(tmp_path, dtype, shape):
+    if 0 in shape:
+        with pytest.raises(dlfs.Error):
+            dlfs.Schema.parse("x: uint8[2,0,3]")
+        return
+    bits = np.random.default_rng(1).integers(0, 2, (5, *shape, 16), np.uint8)
+    arrays = [np.asarray(each.sum(-1) * 3).astype(dtype) for each in bits]
+    ds = round_trip(tmp_path / "v.dlfs", [{"x": array} for array in arrays])
+    stacked = ds[:]["x"]
+    assert stacked.dtype == np.dtype(dtype) and stacked.shape == (5, *shape)
+    assert np.array_equal(stacked, np.stack(arrays))
+    assert all(np.array_equal(got["x"], array) for got, array in zip(ds, arrays))
+
+
+def test_other_memory_layouts_are_the_same_values(tmp_path):
+    array = np.arange(24, dtype=np.int32).reshape(4, 6)
+    variants = [array, np.asfortranarray(array), array.astype(">i4"), np.repeat(array, 2, 1)[:, ::2]]
+    ds = round_trip(tmp_path / "v.dlfs", [{"x": each} for each in variants])
+    assert all(np.array_equal(got["x"], array) for got in ds)
+
+
+def test_bytes_like_values(tmp_path):
+    values = [b"ab", bytearray(b"ab"), memoryview(b"ab"), memoryview(b"aXbX")[::2], np.frombuffer(b"ab", np.uint8)]
+    ds = round_trip(tmp_path / "v.dlfs", [{"x": each} for each in values])
+    assert ds[:]["x"].tolist() == [b"ab"] * 5
+
+
+@pytest.mark.parametrize(
+    "schema, value, complaint",
+    [
+        ("int64", 2**63, "9223372036854775808"),
+        ("int64", -(2**63) - 1, "outside"),
+        ("uint8", 256, "outside 0..255"),
+        ("uint8", -1, "outside"),
+        ("int64", 1.0, "float 1.0"),
+        ("int64", True, "bool True"),
+        ("int64", "1", "str '1'"),
+        ("int64", None, "NoneType"),
+        ("int64", np.array([1]), "ndarray"),
+        ("bool", 1, "int 1"),
+        ("float64", 1, "int 1"),
+        ("float32", 0.1, "cannot hold exactly"),
+        ("float32", 1e300, "cannot hold exactly"),
+        ("float16", np.float64(1e6), "cannot hold exactly"),
+        ("bytes", "text", "str 'text'"),
+        ("bytes", 17, "int 17"),
+        ("bytes", np.zeros(3, np.int32), "int32"),
+        ("text", b"bytes", "bytes b'bytes'"),
+        ("text", "\ud800", "surrogates"),
+        ("uint8[2]", np.zeros(3, np.uint8), r"shape \(3,\)"),
+        ("uint8[2]", np.zeros(2, np.int8), "int8"),
+        ("uint8[2]", np.zeros((1, 2), np.uint8), "shape"),
+        ("uint8[2]", [0, 0], "list"),
+    ],
+)
+def test_a_misfit_names_sample_field_expected_and_got(tmp_path, schema, value, complaint):
+    fits = {"int64": 1, "uint8": 1, "bool": True, "bytes": b"", "text": "", "uint8[2]": np.zeros(2, np.uint8)}
+    with dlfs.Writer(tmp_path / "v.dlfs", {"id": int, "value": schema}) as writer:
+        writer.write({"id": 0, "value": fits.get(schema, 0.5)})
+        with pytest.raises(dlfs.SchemaError, match=complaint) as caught:
+            writer.write({"id": 1, "value": value})
+        assert "sample 1" in str(caught.value) and "'value'" in str(caught.value) and schema in str(caught.value)
+        assert len(writer) == 1
+        writer.write({"id": 1, "value": fits.get(schema, 0.5)})
+    assert dlfs.mount(tmp_path / "v.dlfs")[:]["id"].tolist() == [0, 1]
+
+
+def test_exact_values_of_narrower_kinds_are_no_misfit(tmp_path):
+    samples = [{"f": 0.5, "i": np.int8(-3)}, {"f": np.float32(0.1), "i": np.uint64(7)}, {"f": float("nan"), "i": 5}, {"f": math.inf, "i": np.array(2)}]
+    ds = round_trip(tmp_path / "v.dlfs", samples, "f: float32, i: int16")
+    assert ds[:]["i"].tolist() == [-3, 7, 5, 2]
+    assert ds[0]["f"] == 0.5 and ds[1]["f"] == np.float32(0.1) and math.isnan(ds[2]["f"]) and ds[3]["f"] == math.inf
+
+
+def test_missing_and_unknown_fields_are_named(tmp_path):
+    with dlfs.Writer(tmp_path / "v.dlfs", "a: int64, b: int64") as writer:
+        with pytest.raises(dlfs.SchemaError, match="sample 0 has no field 'b'"):
+            writer.write({"a": 1})
+        with pytest.raises(dlfs.SchemaError, match="'c'"):
+            writer.write({"a": 1, "b": 2, "c": 3})
+
+
+@pytest.mark.parametrize("schema", ["", "x", "x: what", "x: int64, x: int64", "x: int64[", {"x": object()}, {"x": "nothing"}])
+def test_a_schema_that_makes_no_sense_is_refused(tmp_path, schema):
+    with pytest.raises(dlfs.Error):
+        dlfs.Writer(tmp_path / "v.dlfs", schema)
+
+
+def test_schemas_by_dict(tmp_path):
+    schema = {"a": bytes, "b": str, "c": int, "d": float, "e": bool, "f": "uint8[2,3]", "g": np.int16, "h": (np.float32, (4,)), "i": np.dtype("f2")}
+    with dlfs.Writer(tmp_path / "v.dlfs", schema) as writer:
+        assert str(writer.schema) == "a: bytes, b: text, c: int64, d: float64, e: bool, f: uint8[2,3], g: int16, h: float32[4], i: float16"
+
+
+def test_what_cannot_be_inferred_is_named(tmp_path):
+    with dlfs.Writer(tmp_path / "v.dlfs") as writer:
+        with pytest.raises(dlfs.SchemaError, match="'x'.*object"):
+            writer.write({"x": object()})
+        writer.write({"x": 1})
+
+
+def test_bfloat16_comes_back_bit_by_bit(tmp_path):
+    torch = pytest.importorskip("torch")
+    from dlfs.torch import Loader
+
+    expected = torch.tensor([[1.5, -2.0, 3e38]], dtype=torch.bfloat16)
+    dtype = dlfs.Schema.parse("x: bfloat16[3]")["x"].numpy_dtype
+    value = expected[0].view(torch.int16).numpy().view(dtype)
+    round_trip(tmp_path / "v.dlfs", [{"x": value}], "x: bfloat16[3]")
+    assert torch.equal(next(iter(Loader(tmp_path / "v.dlfs", 1)))["x"], expected)
+
+
+@few
+@given(st.lists(st.binary(min_size=1, max_size=200).filter(lambda b: 0 not in b), min_size=1, max_size=30, unique=True))
+def test_names_are_any_bytes(tmp_path, names):
+    ds = round_trip(tmp_path / "v.dlfs", [(each, {"x": i}) for i, each in enumerate(names)])
+    for i, each in enumerate(names):
+        text = each.decode("utf-8", "surrogateescape")
+        assert ds[each]["x"] == i and ds.name(i) == text and ds.find(text) == i and text in ds
+    assert [each.encode("utf-8", "surrogateescape") for each in ds.names()] == names
+
+
+def test_names_are_for_all_samples_or_none(tmp_path):
+    with dlfs.Writer(tmp_path / "a.dlfs") as writer:
+        writer.write({"x": 1}, "one")
+        with pytest.raises(dlfs.SchemaError, match="no name"):
+            writer.write({"x": 2})
+        with pytest.raises(dlfs.InvalidArgumentError, match="empty"):
+            writer.write({"x": 2}, "")
+    with dlfs.Writer(tmp_path / "b.dlfs") as writer:
+        writer.write({"x": 1})
+        with pytest.raises(dlfs.SchemaError, match="a name"):
+            writer.write({"x": 2}, "two")
+    ds = dlfs.mount(tmp_path / "b.dlfs")
+    assert ds.name(0) == "" and list(ds.names()) == [""]
+    with pytest.raises(dlfs.NotFoundError):
+        ds["two"]
+
+
+def test_two_samples_with_one_name_are_refused(tmp_path):
+    path = tmp_path / "v.dlfs"
+    with pytest.raises(dlfs.Error, match="twice|same") as caught:
+        dlfs.pack([("twice", {"x": 1}), ("other", {"x": 2}), ("twice", {"x": 3})], path)
+    assert caught.value.code == "duplicate name" and not path.exists() and not list(tmp_path.iterdir())
+
+
+def test_an_existing_destination_is_kept_without_overwrite(tmp_path):
+    path = tmp_path / "v.dlfs"
+    path.write_bytes(b"precious")
+    with pytest.raises(dlfs.ExistsError) as caught:
+        dlfs.pack([{"x": 1}], path)
+    assert isinstance(caught.value, FileExistsError) and path.read_bytes() == b"precious"
+    dlfs.pack([{"x": 1}], path, overwrite=True)
+    assert dlfs.mount(path)[0]["x"] == 1
+
+
+def test_an_exception_leaves_the_destination_as_it_was(tmp_path):
+    path = tmp_path / "v.dlfs"
+    dlfs.pack([{"x": 1}], path)
+    for error in (ValueError, KeyboardInterrupt):
+        with pytest.raises(error):
+            with dlfs.Writer(path, overwrite=True) as writer:
+                writer.write({"x": 2})
+                raise error
+        assert [p.name for p in tmp_path.iterdir()] == ["v.dlfs"] and dlfs.mount(path)[0]["x"] == 1
+    with pytest.raises(ValueError, match="closed"):
+        writer.write({"x": 3})
+    with pytest.raises(ValueError, match="closed"):
+        writer.commit()
+
+
+def test_nothing_is_visible_before_the_commit(tmp_path):
+    path = tmp_path / "v.dlfs"
+    writer = dlfs.Writer(path)
+    assert [writer.write({"x": i}) for i in range(10)] == list(range(10))
+    assert not path.exists()
+    with pytest.raises(dlfs.IncompleteError, match="incomplete"):
+        dlfs.mount(path)
+    writer.commit()
+    assert len(dlfs.mount(path)) == 10
+    writer.abort()
+    assert len(dlfs.mount(path)) == 10
+
+
+def test_a_forgotten_writer_leaves_nothing(tmp_path):
+    writer = dlfs.Writer(tmp_path / "v.dlfs")
+    writer.write({"x": 1})
+    del writer
+    assert not list(tmp_path.iterdir())
+
+
+def test_an_empty_volume_needs_a_schema(tmp_path):
+    with pytest.raises(dlfs.InvalidArgumentError, match="schema"):
+        with dlfs.Writer(tmp_path / "v.dlfs"):
+            pass
+
+
+def test_attributes(tmp_path):
+    attributes = {"classes": ["a b", "ü"], "text": "as it is", "number": 3, "table": {"x": [1, 2]}, "none": None}
+    ds = round_trip(tmp_path / "v.dlfs", [{"x": 1}], attributes=attributes)
+    assert ds.classes == ["a b", "ü"]
+    assert ds.attributes == {"classes": "a b\0ü", "text": "as it is", "number": "3", "table": '{"x": [1, 2]}', "none": "null"}
+    with pytest.raises(dlfs.InvalidArgumentError):
+        dlfs.Writer(tmp_path / "w.dlfs", attributes={"x": object()})
+
+
+def test_packing_is_reproducible_and_shuffles_the_placement(tmp_path):
+    samples = [{"x": bytes([i % 256]) * 1000, "i": i} for i in range(2000)]
+    chunks = []
+    for shuffle in (True, False):
+        ds = round_trip(tmp_path / f"{shuffle}.dlfs", samples, shuffle=shuffle, seed=1)
+        assert ds[:]["i"].tolist() == list(range(2000))
+        first = (tmp_path / f"{shuffle}.dlfs").read_bytes()[262144 : 2 * 262144]
+        chunks.append(len({i for i in range(256) if bytes([i]) * 1000 in first}))
+    assert chunks[0] > 100 and chunks[1] > 200
