@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -74,8 +76,9 @@ import time; time.sleep(0.3)
         assert run(code, volume_path) == ""
 
 
-def start_and_interrupt(code: str, *arguments: object) -> tuple[int, str, float]:
-    """Sends SIGINT when the code prints its first line. Returns exit status, stderr and how long it lived on."""
+@contextlib.contextmanager
+def started(code: str, *arguments: object):
+    """A process that runs code, from a moment after its first line of output on."""
     process = subprocess.Popen(
         [sys.executable, "-u", "-c", code, *map(str, arguments)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     )
@@ -83,13 +86,19 @@ def start_and_interrupt(code: str, *arguments: object) -> tuple[int, str, float]
         assert process.stdout is not None
         process.stdout.readline()
         time.sleep(0.3)
+        yield process
+    finally:
+        process.kill()
+        process.wait()
+
+
+def interrupt(code: str, *arguments: object) -> tuple[int, str, float]:
+    """Returns exit status, stderr, and how long it lived on after SIGINT."""
+    with started(code, *arguments) as process:
         start = time.monotonic()
         process.send_signal(signal.SIGINT)
         _, stderr = process.communicate(timeout=DEADLINE_S)
         return process.returncode, stderr, time.monotonic() - start
-    finally:
-        process.kill()
-        process.wait()
 
 
 def test_ctrl_c_ends_an_endless_epoch(volume_path):
@@ -99,30 +108,57 @@ ds = dlfs.mount(sys.argv[1])
 print("ready")
 for batch in ds.batches(64, epochs=None): pass
 """
-    status, stderr, seconds = start_and_interrupt(code, volume_path)
+    status, stderr, seconds = interrupt(code, volume_path)
     assert status == -signal.SIGINT and "KeyboardInterrupt" in stderr and seconds < 5
 
 
-def test_ctrl_c_interrupts_a_wait(volume_path):
-    """Another thread's turn is taken for ever by a stopped device: next() itself must see the signal."""
-    code = """
-import sys, dlfs
-from dlfs import _batches
-class Never:
-    # A sequence whose batch never comes, as a device that does not answer would make it: the wait is the real one, on a
-    # consumer that holds the turn.
-    pass
-ds = dlfs.mount(sys.argv[1])
-kept = []
-batches = ds.batches(100, shuffle="full", cache_bytes=2 << 20, epochs=None)
-print("ready")
-try:
-    while True: kept.append(next(batches))
-except dlfs.Error:
-    while True: next(ds.batches(100))
+STALLING_DEVICE = r"""
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <stdlib.h>
+#include <sys/types.h>
+#include <unistd.h>
+struct io_uring;
+struct io_uring_params;
+int io_uring_queue_init_params(unsigned n, struct io_uring* ring, struct io_uring_params* p) { return -1; }
+typedef ssize_t (*pread_function)(int, void*, size_t, off_t);
+static ssize_t read_slowly(const char* symbol, int fd, void* into, size_t n, off_t at) {
+  while (access(getenv("STALL_FILE"), F_OK) == 0) usleep(10000);
+  return ((pread_function)dlsym(RTLD_NEXT, symbol))(fd, into, n, at);
+}
+ssize_t pread(int fd, void* into, size_t n, off_t at) { return read_slowly("pread", fd, into, n, at); }
+ssize_t pread64(int fd, void* into, size_t n, off_t at) { return read_slowly("pread64", fd, into, n, at); }
 """
-    status, stderr, seconds = start_and_interrupt(code, volume_path)
-    assert status == -signal.SIGINT and "KeyboardInterrupt" in stderr and seconds < 5
+
+
+@pytest.mark.parametrize("wait", ["next(ds.batches(100))", "[next(b) for b in [ds.batches(100)] for _ in range(2)]"])
+def test_ctrl_c_interrupts_a_wait_for_a_device_that_does_not_answer(volume_path, tmp_path, monkeypatch, wait):
+    compiler = shutil.which("cc")
+    if compiler is None:
+        pytest.skip("there is no C compiler to make a stalling device with")
+    (tmp_path / "stall.c").write_text(STALLING_DEVICE)
+    subprocess.run([compiler, "-w", "-shared", "-fPIC", "-o", tmp_path / "stall.so", tmp_path / "stall.c", "-ldl"], check=True)
+    monkeypatch.setenv("LD_PRELOAD", str(tmp_path / "stall.so"))
+    monkeypatch.setenv("STALL_FILE", str(tmp_path / "stalled"))
+    code = """
+import os, sys, threading, time, dlfs
+ds = dlfs.mount(sys.argv[1], timeout=1000)
+turns = []
+threading.Thread(target=lambda: [turns.append(time.sleep(0.01)) for _ in range(500)], daemon=True).start()
+open(os.environ["STALL_FILE"], "w").close()
+print("ready", flush=True)
+try:
+    %s
+except KeyboardInterrupt:
+    print("interrupted", len(turns) > 5, flush=True)
+finally:
+    os.unlink(os.environ["STALL_FILE"])
+"""
+    with started(code % wait, volume_path) as process:
+        start = time.monotonic()
+        process.send_signal(signal.SIGINT)
+        output, stderr = process.communicate(timeout=DEADLINE_S)
+    assert output == "interrupted True\n" and stderr == "" and process.returncode == 0 and time.monotonic() - start < 5
 
 
 def test_ctrl_c_in_a_writer_leaves_nothing(tmp_path):
@@ -133,7 +169,7 @@ with dlfs.Writer(sys.argv[1]) as writer:
     print("ready")
     while True: writer.write({"x": b"1" * 1000})
 """
-    status, stderr, _ = start_and_interrupt(code, tmp_path / "v.dlfs")
+    status, stderr, _ = interrupt(code, tmp_path / "v.dlfs")
     assert status == -signal.SIGINT and "KeyboardInterrupt" in stderr and not list(tmp_path.iterdir())
 
 
