@@ -101,7 +101,7 @@ def make_model(classes: int) -> nn.Module:
     def block(into: int, out: int) -> list[nn.Module]:
         return [nn.Conv2d(into, out, 3, padding=1, bias=False), nn.BatchNorm2d(out), nn.ReLU(), nn.MaxPool2d(2)]
 
-    return nn.Sequential(*block(3, 32), *block(32, 64), *block(64, 128), nn.Flatten(), nn.Linear(128 * 16, classes))
+    return nn.Sequential(*block(3, 16), *block(16, 32), *block(32, 64), nn.Flatten(), nn.Linear(64 * 16, classes))
 
 
 def to_input(images: torch.Tensor) -> torch.Tensor:
@@ -111,8 +111,8 @@ def to_input(images: torch.Tensor) -> torch.Tensor:
 def train(batches: Callable[[int], Batches], classes: int, epochs: int, steps: int, seed: int, label: str) -> nn.Module:
     torch.manual_seed(seed)  # of the first weights: the same in every arm
     model = make_model(classes)
-    optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9, weight_decay=5e-4, nesterov=True)
-    schedule = torch.optim.lr_scheduler.OneCycleLR(optimizer, max_lr=0.1, total_steps=max(epochs * steps, 2))
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.03, momentum=0.9, weight_decay=5e-4, nesterov=True)
+    schedule = torch.optim.lr_scheduler.OneCycleLR(optimizer, max_lr=0.03, total_steps=max(epochs * steps, 2))
     for epoch in range(epochs):
         start, total, count = time.perf_counter(), 0.0, 0
         for images, labels in batches(epoch):
