@@ -208,7 +208,7 @@ class Volume:
         if isinstance(key, (str, bytes)):
             try:
                 self.find(key)
-            except NotFoundError:
+            except (NotFoundError, InvalidArgumentError):  # invalid: too long to be a name
                 return False
             return True
         return isinstance(key, (int, np.integer)) and 0 <= int(key) < len(self)

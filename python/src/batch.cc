@@ -55,6 +55,8 @@ std::uint64_t gather(const PyBatch& self, std::size_t field, nb::object into, nb
     entries = table.emplace(HeldBuffer::to_write(offsets)).items<std::uint64_t>();
     if (entries.size() != self.get().size() + 1) throw nb::value_error("offsets need one entry more than there are samples");
   }
+  // A batch finds its fields at the first look at one, which is not for two threads at once: that look is under the GIL.
+  if (self.get().size() != 0) static_cast<void>(self.get().field(0, field));
   return without_gil([&] { return self.get().gather(field, target, entries); });
 }
 
