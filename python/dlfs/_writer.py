@@ -291,12 +291,14 @@ def _scalar_encoder(dtype: np.dtype[Any]) -> _Encoder:
 
     def encode_inexact(value: Any) -> bytes:
         value = _unwrap_zero_dim(value)
-        kinds = (float, np.floating) if dtype.kind == "f" else (complex, np.complexfloating, float, np.floating)
+        kinds = (float, np.floating) if dtype.kind == "f" else (complex, np.complexfloating)
         if not isinstance(value, kinds):
             raise _Misfit(_describe(value))
+        kind = type(value)
         with np.errstate(all="ignore"):
             stored = dtype.type(value)
-        if stored != value and value == value:
+            exact = kind(stored) == value or value != value
+        if not exact:
             raise _Misfit(f"{value!r}, which {dtype} cannot hold exactly (give numpy.{dtype.name}(...) to round it yourself)")
         return bytes(np.asarray(stored, dtype).tobytes())
 

@@ -188,7 +188,7 @@ nb::tuple finding_of(const Volume::Finding& from) {
 // (samples, bytes, bad samples, bad chunks, findings). found(tuple) for each finding, progress(done, total) now and then.
 nb::tuple verify(const Volume& self, nb::callable found, nb::object progress) {
   Caller caller;
-  auto reported = steady_clock::now();
+  auto reported = steady_clock::now() - kReportEvery;
   const auto on_found = [&](const Volume::Finding& finding) { caller.call([&] { found(finding_of(finding)); }); };
   const auto on_progress = [&](std::uint64_t done, std::uint64_t total) {
     const auto now = steady_clock::now();

@@ -37,7 +37,8 @@ def round_trip(path, samples, schema=None, **options):
 )
 def test_inferred_fields_come_back_exactly(tmp_path, samples):
     ds = round_trip(tmp_path / "v.dlfs", samples)
-    assert str(ds.schema) == "data: bytes, text: text, whole: int64, real: float64, flag: bool"
+    kinds = {"data": "bytes", "text": "text", "whole": "int64", "real": "float64", "flag": "bool"}
+    assert str(ds.schema) == ", ".join(f"{field}: {kinds[field]}" for field in samples[0])
     for got, given_sample in zip(ds, samples):
         assert got["data"] == given_sample["data"] and got["text"] == given_sample["text"]
         assert got["whole"] == given_sample["whole"] and got["flag"] == given_sample["flag"]
@@ -50,10 +51,6 @@ NUMPY = ["bool", "int8", "uint8", "int16", "uint16", "int32", "uint32", "int64",
 @pytest.mark.parametrize("dtype", NUMPY)
 @pytest.mark.parametrize("shape", [(), (3,), (2, 0, 3), (2, 3)])
 def test_arrays_of_every_dtype_come_back_exactly(tmp_path, dtype, shape):
-    if 0 in shape:
-        with pytest.raises(dlfs.Error):
-            dlfs.Schema.parse("x: uint8[2,0,3]")
-        return
     bits = np.random.default_rng(1).integers(0, 2, (5, *shape, 16), np.uint8)
     arrays = [np.asarray(each.sum(-1) * 3).astype(dtype) for each in bits]
     ds = round_trip(tmp_path / "v.dlfs", [{"x": array} for array in arrays])
@@ -225,7 +222,7 @@ def test_nothing_is_visible_before_the_commit(tmp_path):
     writer = dlfs.Writer(path)
     assert [writer.write({"x": i}) for i in range(10)] == list(range(10))
     assert not path.exists()
-    with pytest.raises(dlfs.IncompleteError, match="incomplete"):
+    with pytest.raises(dlfs.Error, match="incomplete"):
         dlfs.mount(path)
     writer.commit()
     assert len(dlfs.mount(path)) == 10
@@ -261,7 +258,7 @@ def test_placement_is_shuffled_by_the_seed_and_ids_keep_the_order_of_the_source(
     def first_chunk(**options):
         ds = round_trip(tmp_path / "v.dlfs", samples, **options)
         assert ds[:]["i"].tolist() == list(range(2000))
-        return next(ds.order(200, shuffle="chunk", lanes=1))
+        return next(ds.order(100, shuffle="chunk", lanes=1))
 
     assert np.ptp(first_chunk(shuffle=False)) < 300
     mixed = first_chunk(seed=1)
