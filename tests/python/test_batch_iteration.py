@@ -239,7 +239,8 @@ def test_an_empty_volume_has_no_batches(tmp_path):
         pass
     ds = dlfs.mount(tmp_path / "empty.dlfs")
     assert len(ds) == 0 and list(ds) == [] and list(ds.names()) == [] and ds.verify().ok
-    assert list(ds.batches(10)) == []
+    with pytest.raises(dlfs.InvalidArgumentError, match="no samples"):
+        ds.batches(10)
 
 
 def test_batches_cannot_be_pickled_but_say_what_can(ds):
