@@ -141,20 +141,19 @@ BatchBody* Channel::try_take() noexcept {
 }
 
 Channel::Taken Channel::take(Clock::time_point deadline, std::chrono::nanoseconds patience, BatchBody** body) noexcept {
-  bool was_starved = false;
-  Clock::time_point starved_until{};
   for (;;) {
     const std::uint32_t published = published_.load(std::memory_order_seq_cst);
     if ((*body = try_take()) != nullptr) return Taken::kBody;
     const Clock::time_point now = Clock::now();
     Clock::time_point until = deadline;
     if (starved()) {
-      if (!was_starved) starved_until = now + patience;
-      was_starved = true;
-      until = std::min(until, starved_until);
-      if (now >= starved_until) return Taken::kStarved;
+      const std::uint64_t given_back = releases();
+      if (starved_since_release_ != given_back) starved_until_ = now + patience;
+      starved_since_release_ = given_back;
+      until = std::min(until, starved_until_);
+      if (now >= starved_until_) return Taken::kStarved;
     } else {
-      was_starved = false;
+      starved_since_release_.reset();
     }
     if (now >= deadline) return Taken::kTimedOut;
     consumer_waits_.store(true, std::memory_order_seq_cst);

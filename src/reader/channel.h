@@ -6,6 +6,7 @@
 #include <chrono>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "base/fork_guard.h"
@@ -47,7 +48,8 @@ class Channel {
 
   // ---- consumer ----
   enum class Taken { kBody, kTimedOut, kStarved };
-  // Waits for the next body. kStarved only after `patience` without any batch given back.
+  // Waits for the next body. kStarved only after `patience` without any batch given back, over several calls if need be: a consumer
+  // that waits in short slices must hear of it too.
   Taken take(Clock::time_point deadline, std::chrono::nanoseconds patience, BatchBody** body) noexcept;
   std::uint64_t starved_bytes() const noexcept { return starved_bytes_.load(std::memory_order_relaxed); }
   // **Thread**: any.
@@ -80,6 +82,8 @@ class Channel {
   std::atomic<std::uint64_t> starved_{0}, starved_bytes_{0};     // releases + 1 when it was declared, or 0
   std::atomic<std::int64_t> wake_below_{-1};                     // -1: the poller is awake
   alignas(64) std::atomic<std::uint64_t> head_{0};               // written by the consumer
+  std::optional<std::uint64_t> starved_since_release_;           // the consumer's own: since when it starves, and for how long yet
+  Clock::time_point starved_until_{};
   std::atomic<std::uint64_t> events_{0}, releases_{0};
   std::atomic<bool> consumer_waits_{false}, stalled_{false};
   alignas(64) std::atomic<BatchBody*> returned_{nullptr};

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import signal
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ import pytest
 dlfs = pytest.importorskip("dlfs", reason="the Python package is not built: ./dev build")
 
 COUNT = 2000
+DEADLINE_S = 240
 CLASSES = ["cat", "dog", "owl"]
 
 
@@ -43,6 +45,20 @@ def write(path: Path, count: int = COUNT, **options: Any) -> Path:
         for i in range(count):
             writer.write(sample(i), name(i))
     return path
+
+
+@pytest.fixture(autouse=True)
+def deadline():
+    """A test that hangs fails: every wait of the package can be interrupted by a signal."""
+
+    def expired(number, frame):
+        raise AssertionError(f"not done within {DEADLINE_S} s")
+
+    before = signal.signal(signal.SIGALRM, expired)
+    signal.alarm(DEADLINE_S)
+    yield
+    signal.alarm(0)
+    signal.signal(signal.SIGALRM, before)
 
 
 @pytest.fixture(scope="session")
