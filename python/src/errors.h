@@ -2,6 +2,7 @@
 #pragma once
 
 #include <nanobind/nanobind.h>
+#include <unistd.h>
 
 #include <utility>
 
@@ -23,10 +24,30 @@ inline void unwrap(const Result<void>& result) {
   if (!result.ok()) raise(result.error());
 }
 
+// Lets other Python threads run as long as it lives.
+// A daemon thread that wants the GIL back while the interpreter exits is ended by Python (before 3.14) with an unwinding that
+// C++ frames do not survive. It sleeps until the process is gone instead, as later Pythons do.
+class GilReleased {
+ public:
+  GilReleased() : state_(PyEval_SaveThread()) {}
+  GilReleased(const GilReleased&) = delete;
+  GilReleased& operator=(const GilReleased&) = delete;
+  ~GilReleased() {
+    try {
+      PyEval_RestoreThread(state_);
+    } catch (...) {
+      for (;;) pause();
+    }
+  }
+
+ private:
+  PyThreadState* state_;
+};
+
 // Runs `work`, which touches no Python object, without the GIL.
 template <class Work>
 auto without_gil(Work&& work) {
-  nb::gil_scoped_release released;
+  const GilReleased released;
   return work();
 }
 
