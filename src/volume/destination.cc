@@ -219,7 +219,11 @@ Result<void> Destination::sync_directory() const {
 
 void Destination::abandon() noexcept {
   device_.reset();
-  if (!published_ && !partial_.empty() && lock_ && !forked()) unlink(partial_.c_str());
+  if (!published_ && !partial_.empty() && lock_ && !forked()) {
+    // The kernel lets go of a closed ring's files only a little later: the space is given back now.
+    static_cast<void>(!ftruncate(lock_.get(), 0));
+    unlink(partial_.c_str());
+  }
   partial_.clear();
   lock_ = FileHandle();
 }

@@ -73,6 +73,7 @@ class VolumeWriter final : public Writer {
 
  private:
   using FieldSource = layout::LargeRecordEncoder::Source;
+  Result<void> prepare();
   Result<void> usable() const;
   Result<void> check_id(SampleId id);
   Result<void> check_name(SampleId id, std::string_view name) const;
@@ -111,6 +112,11 @@ class VolumeWriter final : public Writer {
 };
 
 Result<void> VolumeWriter::start() {
+  auto prepared = prepare();
+  return prepared.ok() ? std::move(prepared) : Result<void>(fail(std::move(prepared).error()));
+}
+
+Result<void> VolumeWriter::prepare() {
   const std::size_t open_chunks = std::max<std::uint64_t>(1, options_.pool_bytes / options_.chunk_bytes);
   const std::size_t ahead = std::max<std::size_t>(kMinWriteAhead, kWriteAheadBytes / options_.chunk_bytes);
   DLFS_TRY_ASSIGN(queue_, WriteQueue::create(destination_->device(), options_.chunk_bytes, open_chunks + ahead, block::kDefaultTimeout));

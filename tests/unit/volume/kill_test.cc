@@ -208,6 +208,7 @@ TEST(Writer, clears_up_when_the_disk_is_full_or_fails) {
       ASSERT_FALSE(packed.ok()) << bad;
       EXPECT_EQ(packed.error().code, reason == ENOSPC ? Code::kNoSpace : Code::kIo);
       EXPECT_NE(packed.error().message.find(path), std::string::npos) << packed.error().message;
+      EXPECT_EQ(packed.error().message.starts_with("no space is left for '" + path + "'"), reason == ENOSPC) << packed.error().message;
       EXPECT_EQ(directory.list(), std::vector<std::string>{"v"});
       EXPECT_EQ(read_file(path), before);
     }
