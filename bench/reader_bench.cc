@@ -1,5 +1,5 @@
 // Samples a second from a volume of small samples, by mode and memory, and the device's own rate for the same bytes beside it.
-//   reader_bench [--samples N] [--bytes B] [--batch B] [--directory DIR] [--seconds S]
+//   reader_bench [--samples N] [--bytes B] [--batch B] [--directory DIR] [--seconds S] [--mode MODE --cache-mib N]
 // The file is read with O_DIRECT where the file system allows that (the notes say so when not); CPU seconds are the whole process's.
 #include <fmt/format.h>
 #include <stdlib.h>
@@ -29,6 +29,8 @@ struct Settings {
   std::uint64_t samples = 60'000, bytes = 921, seconds = 1;
   std::uint32_t batch = 256;
   std::string directory = std::filesystem::temp_directory_path();
+  std::string mode;                  // empty: the table of all
+  std::uint64_t cache_mib = 256;
 };
 
 template <class T>
@@ -125,6 +127,8 @@ int main(int argc, char** argv) {
     if (flag == "--bytes") settings.bytes = std::stoull(value);
     if (flag == "--batch") settings.batch = static_cast<std::uint32_t>(std::stoul(value));
     if (flag == "--seconds") settings.seconds = std::stoull(value);
+    if (flag == "--mode") settings.mode = value;
+    if (flag == "--cache-mib") settings.cache_mib = std::stoull(value);
     if (flag == "--directory") settings.directory = value;
   }
   std::string directory = settings.directory + "/dlfs-bench-XXXXXX";
@@ -141,6 +145,13 @@ int main(int argc, char** argv) {
   fmt::print("{:<11} {:>9} {:>10} {:>8} {:>6} {:>8} {:>9} {:>8} {:>8} {:>9} {:>9}\n", "mode", "cache", "samples/s", "MB/s", "ampl.", "cpu us",
              "poller us", "p50 us", "p99 us", "requests", "peak MiB");
   const std::uint64_t all = data * 5 / 4 + (8u << 20), some = data / 2, little = std::max<std::uint64_t>(data / 16, 4u << 20);
+  if (!settings.mode.empty()) {
+    const order::Mode mode = settings.mode == "chunk" ? order::Mode::kChunk
+                             : settings.mode == "full" ? order::Mode::kFull : order::Mode::kSequential;
+    measure(volume, settings, settings.mode.c_str(), mode, settings.cache_mib << 20, 0);
+    std::filesystem::remove_all(directory);
+    return 0;
+  }
   measure(volume, settings, "sequential", order::Mode::kSequential, little, 0);
   measure(volume, settings, "full", order::Mode::kFull, little, 0);
   measure(volume, settings, "full", order::Mode::kFull, some, 0);

@@ -6,6 +6,7 @@
 #include <span>
 #include <vector>
 
+#include "layout/index.h"
 #include "layout/record.h"
 #include "order/order.h"
 #include "reader/buffer.h"
@@ -35,6 +36,7 @@ struct BatchBody {
   std::uint64_t serial = 0;
   std::uint64_t relative_epoch = 0;
   std::vector<order::Draw> draws;
+  std::vector<layout::Location> places;     // of each sample
   std::vector<Want> missing;                // samples to be read by themselves
   std::vector<Buffer*> sources;             // of each sample
   std::vector<Buffer*> buffers;             // each use of a buffer, counted in its refs

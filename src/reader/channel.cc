@@ -62,6 +62,7 @@ void Channel::recycle(BatchBody* body) {
   body->records.clear();
   body->fields.clear();
   body->draws.clear();
+  body->places.clear();
   body->missing.clear();
   body->sources.clear();
   body->buffers.clear();

@@ -216,13 +216,20 @@ void Engine::on_failed(Buffer& buffer, const Fetched& fetched) {
   if (dead) cache_.forget(buffer);   // a later batch tries again
 }
 
-void Engine::list_records(Buffer& buffer) const {
+void Engine::list_records(Buffer& buffer) {
+  look_up(buffer);
+  for (std::size_t i = 0; i < ids_.size(); ++i) buffer.records.push_back({places_[i].address_bytes, places_[i].length_bytes, ids_[i]});
+}
+
+// Ids and places of the records in the buffer's slots.
+void Engine::look_up(const Buffer& buffer) {
   const directory::Directory& directory = volume_->directory();
+  ids_.clear();
   for (std::uint64_t slot = buffer.slot_begin; slot < buffer.slot_end; ++slot) {
-    const SampleId id = directory.id_of(Slot{static_cast<std::uint32_t>(slot)});
-    const layout::Location at = directory.location(id);
-    buffer.records.push_back({at.address_bytes, at.length_bytes, id.value});
+    ids_.push_back(directory.id_of(Slot{static_cast<std::uint32_t>(slot)}).value);
   }
+  places_.resize(ids_.size());
+  directory.locations(ids_, places_);
 }
 
 void Engine::arrive(Buffer& buffer) {
@@ -241,12 +248,8 @@ void Engine::arrive(Buffer& buffer) {
 void Engine::verify(Buffer& buffer) {
   const Clock::time_point begin = Clock::now();
   if (buffer.records.empty()) {
-    const directory::Directory& directory = volume_->directory();
-    for (std::uint64_t slot = buffer.slot_begin; slot < buffer.slot_end; ++slot) {
-      const SampleId id = directory.id_of(Slot{static_cast<std::uint32_t>(slot)});
-      const layout::Location at = directory.location(id);
-      verify_record(buffer, {at.address_bytes, at.length_bytes, id.value});
-    }
+    look_up(buffer);
+    for (std::size_t i = 0; i < ids_.size(); ++i) verify_record(buffer, {places_[i].address_bytes, places_[i].length_bytes, ids_[i]});
   } else {
     for (const RecordRef& record : buffer.records) verify_record(buffer, record);
   }

@@ -51,7 +51,8 @@ class Engine {
 
   void on_fetched(const Fetched& fetched);
   void on_failed(Buffer& buffer, const Fetched& fetched);
-  void list_records(Buffer& buffer) const;
+  void list_records(Buffer& buffer);
+  void look_up(const Buffer& buffer);
   void arrive(Buffer& buffer);
   void verify(Buffer& buffer);
   void verify_record(Buffer& buffer, const RecordRef& record);
@@ -76,6 +77,8 @@ class Engine {
   Fifo<BatchBody*> line_;                  // drawn, not published
   std::vector<Fetched> done_;
   std::vector<layout::FieldValue> scratch_;
+  std::vector<std::uint32_t> ids_;
+  std::vector<layout::Location> places_;
   Clock::time_point now_{}, last_progress_{};
   std::uint64_t out_ = 0;                  // batches published and not returned
   bool stalled_ = false;                   // the planner waits for memory

@@ -11,6 +11,10 @@
 namespace dlfs::reader {
 namespace {
 
+// Chunks that are to stay are read beside the samples that are wanted at once, about half of the device's time each: every sample read
+// by itself earns its bytes and those that its request cost the device, and a chunk is read from what was earned.
+constexpr std::uint64_t kRequestCostBytes = 4u << 10;
+constexpr std::uint64_t kFirstCreditBytes = 16u << 20;
 constexpr std::size_t kGroupSamples = 1024;              // planned together, so that neighbours on the media meet
 constexpr std::size_t kGroupBatches = 8;
 constexpr std::uint64_t kLeastDegraded = 8;              // batches planned sample-wise after chunk mode ran out of memory,
@@ -104,15 +108,23 @@ Planner::Planner(std::shared_ptr<const volume::Volume> volume, const Policy& pol
       channel_(channel),
       cache_(cache),
       fetcher_(fetcher),
+      credit_bytes_(kFirstCreditBytes),
       slot_order_(walk_.epoch().parameters().mode == order::Mode::kChunk) {
   const block::Geometry& geometry = fetcher.device().geometry();
   rules_.block_bytes = std::max(geometry.block_bytes, geometry.memory_alignment_bytes);
   rules_.chunk_bytes = volume_->superblock().chunk_bytes;
 }
 
-std::uint32_t Planner::id_of(const BatchBody& body, std::size_t i) const noexcept {
-  const auto index = static_cast<std::uint32_t>(body.draws[i].index);
-  return slot_order_ ? directory_.id_of(Slot{index}).value : index;
+// Ids and places of all samples at once, so that the misses of one look-up hide behind those of the next.
+void Planner::look_up(BatchBody& body) const {
+  const std::size_t size = body.draws.size();
+  body.ids.resize(size);
+  body.places.resize(size);
+  for (std::size_t i = 0; i < size; ++i) {
+    const auto index = static_cast<std::uint32_t>(body.draws[i].index);
+    body.ids[i] = slot_order_ ? directory_.id_of(Slot{index}).value : index;
+  }
+  directory_.locations(body.ids, body.places);
 }
 
 // The next batch at the end of the line, or null when there is none: done_ or error_ says why.
@@ -127,7 +139,7 @@ BatchBody* Planner::draw(Fifo<BatchBody*>& line) {
   }
   const std::size_t size = body->draws.size();
   body->serial = next_serial_++;
-  body->ids.resize(size);
+  look_up(*body);
   body->records.resize(size);
   body->sources.resize(size);
   line.push(body);
@@ -159,8 +171,7 @@ Planner::Step Planner::plan_batch_by_piece(BatchBody& body) {
 
 bool Planner::plan_piece(BatchBody& body, std::size_t i) {
   const order::Draw& draw = body.draws[i];
-  const std::uint32_t id = id_of(body, i);
-  const layout::Location at = directory_.location(SampleId{id});
+  const layout::Location& at = body.places[i];
   Buffer* buffer = cache_.find(at.address_bytes, at.length_bytes);
   if (buffer == nullptr) {
     buffer = policy_.whole_units ? fetch_slots(directory_.first_slot(draw.unit), directory_.first_slot(draw.unit + 1))
@@ -176,12 +187,12 @@ bool Planner::plan_piece(BatchBody& body, std::size_t i) {
   }
   if (buffer->from_earlier_epoch) Counters::add(channel_.counters().cache_hits, 1);
   cache_.note_draw(*buffer);
-  use(body, i, id, at, *buffer);
+  use(body, i, *buffer);
   return true;
 }
 
-void Planner::use(BatchBody& body, std::size_t i, std::uint32_t id, const layout::Location& at, Buffer& buffer) {
-  body.ids[i] = id;
+void Planner::use(BatchBody& body, std::size_t i, Buffer& buffer) {
+  const layout::Location& at = body.places[i];
   body.records[i] = {buffer.at(at.address_bytes), at.length_bytes};
   body.sources[i] = &buffer;
   if (buffer.last_user == body.serial) return;
@@ -234,6 +245,7 @@ Buffer* Planner::fetch_chunk_of(const layout::Location& at) {
 // this rank will still draw them.
 bool Planner::worth_a_chunk(const layout::Location& at) const noexcept {
   const std::uint64_t bytes = at.large ? at.length_bytes : rules_.chunk_bytes;
+  if (!at.large && credit_bytes_ < bytes) return false;
   if (cache_.cached_bytes() + bytes > policy_.resident_limit_bytes) return false;
   const double singly = walk_.draws_left() * static_cast<double>(policy_.footprint_bytes);
   return singly >= static_cast<double>(volume_->superblock().data.length_bytes);
@@ -260,17 +272,18 @@ void Planner::read_singly(Buffer& buffer) {
 
 // From memory when it is there; else the whole chunk is read when that pays, or the sample is noted as missing.
 void Planner::resolve_draw(BatchBody& body, std::size_t i, bool may_fetch) {
-  const std::uint32_t id = id_of(body, i);
-  const layout::Location at = directory_.location(SampleId{id});
+  const layout::Location& at = body.places[i];
   Buffer* buffer = cache_.find(at.address_bytes, at.length_bytes);
   if (buffer != nullptr) {
     Counters::add(channel_.counters().cache_hits, 1);
     if (slot_order_) cache_.note_draw(*buffer);
   } else if (may_fetch && worth_a_chunk(at)) {
     buffer = fetch_chunk_of(at);
+    if (buffer != nullptr && !at.large) credit_bytes_ -= std::min(credit_bytes_, buffer->length());
   }
-  if (buffer != nullptr) return use(body, i, id, at, *buffer);
-  body.missing.push_back({at.address_bytes, at.length_bytes, id, 0, static_cast<std::uint32_t>(i)});
+  if (buffer != nullptr) return use(body, i, *buffer);
+  credit_bytes_ = std::min(credit_bytes_ + policy_.footprint_bytes + kRequestCostBytes, kFirstCreditBytes);
+  body.missing.push_back({at.address_bytes, at.length_bytes, body.ids[i], 0, static_cast<std::uint32_t>(i)});
 }
 
 void Planner::fill_group(std::size_t room, Fifo<BatchBody*>& line) {
@@ -346,7 +359,7 @@ void Planner::use_want(const Want& want, Buffer& buffer) {
   if (buffer.records.empty() || buffer.records.back().address != want.address) {
     buffer.records.push_back({want.address, want.length, want.id});
   }
-  use(*group_[want.batch], want.sample, want.id, {want.address, want.length, false}, buffer);
+  use(*group_[want.batch], want.sample, buffer);
 }
 
 // ---- when memory is short ----

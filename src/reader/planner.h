@@ -86,13 +86,13 @@ class Planner {
   bool plan_missing(std::size_t count);
   void use_want(const Want& want, Buffer& buffer);
   void unresolve(BatchBody& body);
-  void use(BatchBody& body, std::size_t i, std::uint32_t id, const layout::Location& at, Buffer& buffer);
+  void use(BatchBody& body, std::size_t i, Buffer& buffer);
   Buffer* fetch_slots(std::uint64_t begin, std::uint64_t end);
   Buffer* fetch_chunk_of(const layout::Location& at);
   void enqueue(Buffer& buffer);
   std::uint64_t unit_at(std::uint64_t address) const noexcept;
   bool worth_a_chunk(const layout::Location& at) const noexcept;
-  std::uint32_t id_of(const BatchBody& body, std::size_t i) const noexcept;
+  void look_up(BatchBody& body) const;
 
   std::shared_ptr<const volume::Volume> volume_;
   const directory::Directory& directory_;
@@ -102,6 +102,7 @@ class Planner {
   Cache& cache_;
   Fetcher& fetcher_;
   CoalesceRules rules_;
+  std::uint64_t credit_bytes_;            // for reading whole chunks
   bool slot_order_;                       // draws count slots, not ids
   bool done_ = false;
   Error error_;
