@@ -9,7 +9,8 @@
 namespace dlfs::reader {
 namespace {
 
-void locate_record(const layout::RecordLayout& layout, const RecordView& view, SampleId id, std::span<layout::FieldValue> fields) {
+void locate_record(const layout::RecordLayout& layout, const RecordView& view, SampleId id,
+                   std::span<layout::FieldValue> fields) {
   const std::span record(view.data, view.length);
   if (!layout.large(view.length)) {
     if (!layout.decode_unverified(record, id, fields)) std::ranges::fill(fields, layout::FieldValue());
@@ -26,7 +27,7 @@ void locate_record(const layout::RecordLayout& layout, const RecordView& view, S
 void locate_fields(const layout::RecordLayout& layout, BatchBody& body) {
   const std::size_t width = layout.field_count();
   body.fields.resize(body.size() * width);
-  constexpr std::size_t kAhead = 8;   // records lie anywhere in the cache: hide the misses behind each other
+  constexpr std::size_t kAhead = 8;  // records lie anywhere in the cache: hide the misses behind each other
   for (std::size_t i = 0; i < body.size(); ++i) {
     if (i + kAhead < body.size()) __builtin_prefetch(body.records[i + kAhead].data);
     locate_record(layout, body.records[i], SampleId{body.ids[i]}, std::span(body.fields).subspan(i * width, width));
@@ -39,10 +40,10 @@ std::uint64_t gather_field(const BatchBody& body, std::size_t field_count, std::
   const auto value = [&](std::size_t i) { return body.fields[i * field_count + field]; };
   std::uint64_t total = 0;
   for (std::size_t i = 0; i < body.size(); ++i) {
-    if (!offsets.empty()) offsets[i] = total;
+    if (i < offsets.size()) offsets[i] = total;
     total += value(i).size();
   }
-  if (!offsets.empty()) offsets[body.size()] = total;
+  if (body.size() < offsets.size()) offsets[body.size()] = total;
   if (into.size() < total) return total;
   std::byte* to = into.data();
   for (std::size_t i = 0; i < body.size(); ++i) {

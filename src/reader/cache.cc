@@ -62,7 +62,7 @@ void Cache::release_memory(Buffer& buffer) noexcept {
 void Cache::drop_user(SharedBlock* shared) noexcept {
   if (--shared->users != 0) return;
   if (shared == open_) {
-    shared->filled_bytes = 0;   // all that was cut from it is back: start again at its front
+    shared->filled_bytes = 0;  // all that was cut from it is back: start again at its front
     shared->users = 1;
     return;
   }
@@ -78,7 +78,8 @@ void Cache::forget(Buffer& buffer) noexcept {
   buffer.draws_left = 0;
 }
 
-Buffer* Cache::add_cached(std::uint64_t begin, std::uint64_t end, std::uint64_t covers_begin, std::uint64_t covers_end) {
+Buffer* Cache::add_cached(std::uint64_t begin, std::uint64_t end, std::uint64_t covers_begin,
+                          std::uint64_t covers_end) {
   MemoryPool::Block block;
   if (!allocate(end - begin, block)) return nullptr;
   Buffer* buffer = new_buffer();
@@ -131,7 +132,7 @@ bool Cache::place(Buffer& buffer) {
       open_ = spare_shared_.back();
       spare_shared_.pop_back();
     }
-    *open_ = {block, 0, 1};   // the one user is being open
+    *open_ = {block, 0, 1};  // the one user is being open
     if (before != nullptr) drop_user(before);
   }
   buffer.shared = open_;
@@ -171,7 +172,8 @@ void Cache::settle(Buffer& buffer, std::uint64_t next_use) {
 }
 
 void Cache::compact_idle() {
-  std::erase_if(idle_, [](const Idle& entry) { return entry.buffer->idle_stamp != entry.stamp || !unused(*entry.buffer); });
+  std::erase_if(idle_,
+                [](const Idle& entry) { return entry.buffer->idle_stamp != entry.stamp || !unused(*entry.buffer); });
   std::make_heap(idle_.begin(), idle_.end());
 }
 
@@ -197,7 +199,7 @@ bool Cache::evict_one() {
   }
   if (untracked_ != 0) {
     if (evict_next(false)) return true;
-    untracked_ = 0;   // not worth another walk before one more was settled
+    untracked_ = 0;  // not worth another walk before one more was settled
   }
   return evict_stale(stale_draws_) || (desperate_ && evict_next(true));
 }
@@ -215,7 +217,7 @@ bool Cache::evict_next(bool partly_drawn) {
 }
 
 bool Cache::evict_stale(std::uint64_t age) {
-  if (clock_ < scanned_at_ + stale_draws_ / 4) return false;   // a walk over all buffers, now and then
+  if (clock_ < scanned_at_ + stale_draws_ / 4) return false;  // a walk over all buffers, now and then
   scanned_at_ = clock_;
   bool freed = false;
   for (const auto& buffer : all_) {

@@ -16,7 +16,8 @@
 namespace dlfs::reader {
 namespace {
 
-static_assert(sizeof(std::atomic<std::uint32_t>) == sizeof(std::uint32_t) && std::atomic<std::uint32_t>::is_always_lock_free);
+static_assert(sizeof(std::atomic<std::uint32_t>) == sizeof(std::uint32_t) &&
+              std::atomic<std::uint32_t>::is_always_lock_free);
 
 timespec to_timespec(std::chrono::nanoseconds duration) {
   const auto ns = std::max<std::int64_t>(duration.count(), 0);
@@ -28,11 +29,14 @@ void futex_wait(std::atomic<std::uint32_t>& word, std::uint32_t expected, std::c
   syscall(SYS_futex, &word, FUTEX_WAIT_PRIVATE, expected, &timeout, nullptr, 0);
 }
 
-void futex_wake(std::atomic<std::uint32_t>& word) noexcept { syscall(SYS_futex, &word, FUTEX_WAKE_PRIVATE, 1, nullptr, nullptr, 0); }
+void futex_wake(std::atomic<std::uint32_t>& word) noexcept {
+  syscall(SYS_futex, &word, FUTEX_WAKE_PRIVATE, 1, nullptr, nullptr, 0);
+}
 
 }  // namespace
 
-Result<std::shared_ptr<Channel>> Channel::create(std::size_t capacity, std::uint64_t limit_bytes, std::uint64_t slab_floor_bytes) {
+Result<std::shared_ptr<Channel>> Channel::create(std::size_t capacity, std::uint64_t limit_bytes,
+                                                 std::uint64_t slab_floor_bytes) {
   std::shared_ptr<Channel> channel(new Channel(capacity, limit_bytes, slab_floor_bytes));
   channel->eventfd_ = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
   if (channel->eventfd_ < 0) return base::errno_error(errno, "cannot make an eventfd for the reader");
@@ -95,12 +99,15 @@ BatchBody* Channel::take_returned() noexcept {
   return returned_.exchange(nullptr, std::memory_order_acquire);
 }
 
-void Channel::sleep(int descriptor, std::chrono::nanoseconds longest, std::uint64_t events, std::size_t wake_below) noexcept {
+void Channel::sleep(int descriptor, std::chrono::nanoseconds longest, std::uint64_t events,
+                    std::size_t wake_below) noexcept {
   wake_below_.store(static_cast<std::int64_t>(wake_below), std::memory_order_seq_cst);
   if (this->events() == events || ready() > wake_below) {
-    pollfd descriptors[2] = {{.fd = eventfd_, .events = POLLIN, .revents = 0}, {.fd = descriptor, .events = POLLIN, .revents = 0}};
+    pollfd descriptors[2] = {{.fd = eventfd_, .events = POLLIN, .revents = 0},
+                             {.fd = descriptor, .events = POLLIN, .revents = 0}};
     const timespec timeout = to_timespec(longest);
-    ppoll(descriptors, descriptor < 0 ? 1 : 2, longest == std::chrono::nanoseconds::max() ? nullptr : &timeout, nullptr);
+    ppoll(descriptors, descriptor < 0 ? 1 : 2, longest == std::chrono::nanoseconds::max() ? nullptr : &timeout,
+          nullptr);
     if ((descriptors[0].revents & POLLIN) != 0) drain_eventfd();
   }
   wake_below_.store(-1, std::memory_order_seq_cst);

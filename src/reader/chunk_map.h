@@ -1,4 +1,5 @@
-// Chunk number -> the chain of buffers that hold parts of it. Open addressing with linear probing and backward-shift deletion.
+// Chunk number -> the chain of buffers that hold parts of it. Open addressing with linear probing and backward-shift
+// deletion.
 #pragma once
 
 #include <cstddef>
@@ -58,7 +59,7 @@ class ChunkMap {
     for (std::size_t i = next(hole); entries_[i].head != nullptr; i = next(i)) {
       const std::size_t wanted = home(entries_[i].chunk);
       const std::size_t mask = entries_.size() - 1;
-      if (((i - wanted) & mask) < ((i - hole) & mask)) continue;   // it may not move in front of its home
+      if (((i - wanted) & mask) < ((i - hole) & mask)) continue;  // it may not move in front of its home
       entries_[hole] = entries_[i];
       entries_[i].head = nullptr;
       hole = i;

@@ -9,7 +9,8 @@ std::uint64_t round_down(std::uint64_t value, std::uint64_t unit) { return value
 std::uint64_t round_up(std::uint64_t value, std::uint64_t unit) { return round_down(value + unit - 1, unit); }
 
 bool joins(const Extent& extent, const Want& want, std::uint64_t end, const CoalesceRules& rules) {
-  if (want.address + want.length <= extent.end) return true;   // lies in it already: a repeated sample, or a shared block
+  if (want.address + want.length <= extent.end)
+    return true;  // lies in it already: a repeated sample, or a shared block
   if (want.address / rules.chunk_bytes != extent.begin / rules.chunk_bytes) return false;
   if (want.length > rules.chunk_bytes) return false;
   return want.address <= extent.end + rules.gap_bytes && end - extent.begin <= rules.longest_bytes;

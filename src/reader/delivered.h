@@ -19,10 +19,11 @@ class BodyBatch : public Batch {
   std::size_t size() const noexcept override { return body_->size(); }
   std::uint32_t padding() const noexcept override { return body_->padding; }
   layout::FieldValue field(std::size_t i, std::size_t field) const noexcept override;
-  std::uint64_t gather(std::size_t field, std::span<std::byte> into, std::span<std::uint64_t> offsets) const noexcept override;
+  std::uint64_t gather(std::size_t field, std::span<std::byte> into,
+                       std::span<std::uint64_t> offsets) const noexcept override;
 
  protected:
-  void locate() const;   // on first use: most consumers look at every field or at none
+  void locate() const;  // on first use: most consumers look at every field or at none
 
   std::shared_ptr<const volume::Volume> volume_;
   BatchBody* body_;
@@ -34,7 +35,8 @@ class ReaderBatch final : public BodyBatch {
   ReaderBatch(std::shared_ptr<const volume::Volume> volume, std::shared_ptr<Channel> channel, BatchBody* body)
       : BodyBatch(std::move(volume), body), channel_(std::move(channel)) {}
   ~ReaderBatch() override;
-  std::uint64_t gather(std::size_t field, std::span<std::byte> into, std::span<std::uint64_t> offsets) const noexcept override;
+  std::uint64_t gather(std::size_t field, std::span<std::byte> into,
+                       std::span<std::uint64_t> offsets) const noexcept override;
 
  private:
   std::shared_ptr<Channel> channel_;

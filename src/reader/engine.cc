@@ -4,6 +4,7 @@
 #include <time.h>
 
 #include <algorithm>
+#include <system_error>
 #include <utility>
 
 #include "base/error.h"
@@ -12,13 +13,14 @@
 namespace dlfs::reader {
 namespace {
 
-constexpr auto kSpin = std::chrono::microseconds(5);       // polling goes on so long after something happened, then it sleeps
-constexpr auto kPatience = std::chrono::seconds(2);        // with a device at the end
+constexpr auto kSpin =
+    std::chrono::microseconds(5);                    // polling goes on so long after something happened, then it sleeps
+constexpr auto kPatience = std::chrono::seconds(2);  // with a device at the end
 
 }  // namespace
 
-Engine::Engine(std::shared_ptr<const volume::Volume> volume, const Options& options, const Policy& policy, EpochWalk walk,
-               std::shared_ptr<Channel> channel, std::unique_ptr<block::BlockDevice> device)
+Engine::Engine(std::shared_ptr<const volume::Volume> volume, const Options& options, const Policy& policy,
+               EpochWalk walk, std::shared_ptr<Channel> channel, std::unique_ptr<block::BlockDevice> device)
     : volume_(std::move(volume)),
       options_(options),
       channel_(std::move(channel)),
@@ -36,14 +38,22 @@ Engine::Engine(std::shared_ptr<const volume::Volume> volume, const Options& opti
   record_overhead_ = volume_->record_layout().record_bytes(lengths) - fixed_payload_;
 }
 
-Engine::Handle Engine::start(std::shared_ptr<const volume::Volume> volume, const Options& options, const Policy& policy, EpochWalk walk,
-                             std::shared_ptr<Channel> channel, std::unique_ptr<block::BlockDevice> device) {
+Result<Engine::Handle> Engine::start(std::shared_ptr<const volume::Volume> volume, const Options& options,
+                                     const Policy& policy, EpochWalk walk, std::shared_ptr<Channel> channel,
+                                     std::unique_ptr<block::BlockDevice> device) {
   Handle engine(new Engine(std::move(volume), options, policy, std::move(walk), std::move(channel), std::move(device)));
-  engine->thread_ = std::thread([raw = engine.get()] { raw->run(); });
+  try {
+    engine->thread_ = std::thread([raw = engine.get()] { raw->run(); });
+  } catch (const std::system_error& failure) {
+    return base::make_error(Code::kOutOfMemory,
+                            "cannot start the reader's thread: {}; raise the limit of processes and threads",
+                            failure.what());
+  }
   return engine;
 }
 
 void Engine::Retire::operator()(Engine* engine) const noexcept {
+  if (!engine->thread_.joinable()) return delete engine;  // it never started
   engine->stop_.store(true, std::memory_order_seq_cst);
   engine->channel_->wake_poller();
   {
@@ -78,7 +88,7 @@ double Engine::cpu_seconds() const noexcept {
 void Engine::run() {
   pthread_setname_np(pthread_self(), "dlfs-poller");
   loop();
-  fetcher_.drain();   // here, because a device's requests come back to the thread that sent them
+  fetcher_.drain();  // here, because a device's requests come back to the thread that sent them
   bool orphaned = false;
   {
     const std::lock_guard lock(end_mutex_);
@@ -110,7 +120,7 @@ bool Engine::turn(std::uint64_t releases) {
   moved |= publish();
   moved |= plan();
   moved |= fetcher_.submit(now_);
-  moved |= publish();   // batches that were in memory already
+  moved |= publish();  // batches that were in memory already
   if (!moved && stalled_) consider_rescue(releases);
   return moved;
 }
@@ -170,18 +180,20 @@ void Engine::consider_rescue(std::uint64_t releases) {
   }
   if (out_ != 0) return channel_->declare_starved(releases, planner_.wanted_bytes());
   const std::uint64_t enough = 2 * planner_.wanted_bytes() + planner_.wanted_bytes() / 2 + (64u << 10);
-  publish_end(base::make_error(Code::kOutOfMemory,
-                               "batch {} of epoch {} needs {} at once, and cache_bytes is {}; set cache_bytes to {} or more, or use a "
-                               "smaller batch",
-                               line_.front()->number, line_.front()->epoch, in_words(planner_.wanted_bytes()),
-                               in_words(options_.cache_bytes), enough));
+  publish_end(base::make_error(
+      Code::kOutOfMemory,
+      "batch {} of epoch {} needs {} at once, and cache_bytes is {}; set cache_bytes to {} or more, or use a "
+      "smaller batch",
+      line_.front()->number, line_.front()->epoch, in_words(planner_.wanted_bytes()), in_words(options_.cache_bytes),
+      enough));
 }
 
 void Engine::rest(std::uint64_t events) {
   if (fetcher_.in_flight() != 0 && now_ - last_progress_ < kSpin) return;
   const bool waits_for_device = !fetcher_.idle();
   std::chrono::nanoseconds longest = std::chrono::nanoseconds::max();
-  if (waits_for_device) longest = std::max<std::chrono::nanoseconds>(fetcher_.deadline() - now_, std::chrono::nanoseconds(1));
+  if (waits_for_device)
+    longest = std::max<std::chrono::nanoseconds>(fetcher_.deadline() - now_, std::chrono::nanoseconds(1));
   // With plenty of finished batches, let the consumer take half of them before planning goes on: few, long bursts.
   const std::size_t ready = channel_->ready();
   const std::size_t wake_below = ready <= 2 ? ready : ready / 2;
@@ -201,7 +213,8 @@ void Engine::on_fetched(const Fetched& fetched) {
   if (buffer.requests == 0) arrive(buffer);
 }
 
-// A read of several records that failed is repeated record by record, so that only those that cannot be read are missed.
+// A read of several records that failed is repeated record by record, so that only those that cannot be read are
+// missed.
 void Engine::on_failed(Buffer& buffer, const Fetched& fetched) {
   if (fetched.code == Code::kTimedOut) ++buffer.abandoned;
   const bool dead = fetched.code == Code::kTimedOut || fetched.code == Code::kDeviceLost;
@@ -209,16 +222,17 @@ void Engine::on_failed(Buffer& buffer, const Fetched& fetched) {
   if (fetched.record == Fetcher::kWhole && buffer.records.size() > 1 && !dead) return planner_.read_singly(buffer);
   for (std::uint32_t i = 0; i < buffer.records.size(); ++i) {
     if (fetched.record != Fetcher::kWhole && fetched.record != i) continue;
-    if (buffer.records.size() == 1 && !buffer.bad.empty()) continue;   // another part of the same sample failed before
-    buffer.bad.push_back({buffer.records[i].address, fetched.code, fetched.errno_value, fetched.nvme_status, fetched.device_offset,
-                          fetched.length});
+    if (buffer.records.size() == 1 && !buffer.bad.empty()) continue;  // another part of the same sample failed before
+    buffer.bad.push_back({buffer.records[i].address, fetched.code, fetched.errno_value, fetched.nvme_status,
+                          fetched.device_offset, fetched.length});
   }
-  if (dead) cache_.forget(buffer);   // a later batch tries again
+  if (dead) cache_.forget(buffer);  // a later batch tries again
 }
 
 void Engine::list_records(Buffer& buffer) {
   look_up(buffer);
-  for (std::size_t i = 0; i < ids_.size(); ++i) buffer.records.push_back({places_[i].address_bytes, places_[i].length_bytes, ids_[i]});
+  for (std::size_t i = 0; i < ids_.size(); ++i)
+    buffer.records.push_back({places_[i].address_bytes, places_[i].length_bytes, ids_[i]});
 }
 
 // Ids and places of the records in the buffer's slots.
@@ -249,7 +263,8 @@ void Engine::verify(Buffer& buffer) {
   const Clock::time_point begin = Clock::now();
   if (buffer.records.empty()) {
     look_up(buffer);
-    for (std::size_t i = 0; i < ids_.size(); ++i) verify_record(buffer, {places_[i].address_bytes, places_[i].length_bytes, ids_[i]});
+    for (std::size_t i = 0; i < ids_.size(); ++i)
+      verify_record(buffer, {places_[i].address_bytes, places_[i].length_bytes, ids_[i]});
   } else {
     for (const RecordRef& record : buffer.records) verify_record(buffer, record);
   }
@@ -334,13 +349,15 @@ Error Engine::sentence(const BadRecord& bad, std::uint32_t id) const {
   const block::BlockDevice& device = fetcher_.device();
   switch (bad.code) {
     case Code::kCorrupt:
-      return base::make_error(Code::kCorrupt,
-                              "{} is corrupt: its checksum does not match; restore the volume, or skip bad samples (on_error)",
-                              volume_->describe(SampleId{id}));
+      return base::make_error(
+          Code::kCorrupt,
+          "{} is corrupt: its checksum does not match; restore the volume, or skip bad samples (on_error)",
+          volume_->describe(SampleId{id}));
     case Code::kTimedOut:
-    case Code::kDeviceLost: {   // without its name, which would have to be read from the same device
-      Error error = base::make_error(bad.code, "sample {} on {} at byte {} could not be read: the device did not answer within {} ms", id,
-                                     device.url(), volume_->device_offset(bad.address), volume_->options().timeout.count());
+    case Code::kDeviceLost: {  // without its name, which would have to be read from the same device
+      Error error = base::make_error(
+          bad.code, "sample {} on {} at byte {} could not be read: the device did not answer within {} ms", id,
+          device.url(), volume_->device_offset(bad.address), volume_->options().timeout.count());
       error.errno_value = bad.errno_value;
       return error;
     }

@@ -1,4 +1,5 @@
-// The poller thread: plans, submits, polls, verifies and publishes until it is told to stop, and sleeps when nothing is to do.
+// The poller thread: plans, submits, polls, verifies and publishes until it is told to stop, and sleeps when nothing is
+// to do.
 #pragma once
 
 #include <atomic>
@@ -21,19 +22,21 @@ namespace dlfs::reader {
 
 class Engine {
  public:
-  // Stops the thread. A device that does not give back its requests soon keeps thread, memory and engine until it does: they end
-  // together then, and nobody waits for them.
+  // Stops the thread. A device that does not give back its requests soon keeps thread, memory and engine until it does:
+  // they end together then, and nobody waits for them.
   struct Retire {
     void operator()(Engine* engine) const noexcept;
   };
   using Handle = std::unique_ptr<Engine, Retire>;
 
-  static Handle start(std::shared_ptr<const volume::Volume> volume, const Options& options, const Policy& policy, EpochWalk walk,
-                      std::shared_ptr<Channel> channel, std::unique_ptr<block::BlockDevice> device);
+  // **Errors**: kOutOfMemory, when the system gives no thread.
+  static Result<Handle> start(std::shared_ptr<const volume::Volume> volume, const Options& options,
+                              const Policy& policy, EpochWalk walk, std::shared_ptr<Channel> channel,
+                              std::unique_ptr<block::BlockDevice> device);
   Engine(const Engine&) = delete;
   Engine& operator=(const Engine&) = delete;
 
-  double cpu_seconds() const noexcept;   // of the poller thread so far
+  double cpu_seconds() const noexcept;  // of the poller thread so far
 
  private:
   Engine(std::shared_ptr<const volume::Volume> volume, const Options& options, const Policy& policy, EpochWalk walk,
@@ -70,26 +73,27 @@ class Engine {
   Fetcher fetcher_;
   Planner planner_;
   std::uint32_t batches_ahead_;
-  std::uint64_t fixed_payload_ = 0;        // one variable field at most: a record's payload is its length less `record_overhead_`
+  std::uint64_t fixed_payload_ =
+      0;  // one variable field at most: a record's payload is its length less `record_overhead_`
   std::uint64_t record_overhead_ = 0;
   std::size_t variable_fields_ = 0;
 
-  Fifo<BatchBody*> line_;                  // drawn, not published
+  Fifo<BatchBody*> line_;  // drawn, not published
   std::vector<Fetched> done_;
   std::vector<layout::FieldValue> scratch_;
   std::vector<std::uint32_t> ids_;
   std::vector<layout::Location> places_;
   Clock::time_point now_{}, last_progress_{};
-  std::uint64_t out_ = 0;                  // batches published and not returned
-  bool stalled_ = false;                   // the planner waits for memory
+  std::uint64_t out_ = 0;  // batches published and not returned
+  bool stalled_ = false;   // the planner waits for memory
   bool planned_all_ = false, ended_ = false;
   std::optional<Error> planner_error_;
 
   std::atomic<bool> stop_{false};
   std::mutex end_mutex_;
   std::condition_variable end_;
-  bool finished_ = false;                  // the thread touches nothing any more
-  bool orphaned_ = false;                  // the thread deletes the engine
+  bool finished_ = false;  // the thread touches nothing any more
+  bool orphaned_ = false;  // the thread deletes the engine
   std::thread thread_;
 };
 

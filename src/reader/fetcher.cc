@@ -16,7 +16,8 @@ Fetcher::Fetcher(std::unique_ptr<block::BlockDevice> device, std::uint32_t depth
   added_ = Clock::now();
 }
 
-void Fetcher::add(Buffer* buffer, std::uint64_t device_offset, std::byte* data, std::uint32_t length, std::uint32_t record) {
+void Fetcher::add(Buffer* buffer, std::uint64_t device_offset, std::byte* data, std::uint32_t length,
+                  std::uint32_t record) {
   std::uint32_t place = static_cast<std::uint32_t>(requests_.size());
   if (free_.empty()) {
     requests_.emplace_back();

@@ -1,4 +1,5 @@
-// The queue between plan and device: requests submitted in bursts up to a depth, their completions, and their deadlines.
+// The queue between plan and device: requests submitted in bursts up to a depth, their completions, and their
+// deadlines.
 #pragma once
 
 #include <chrono>
@@ -17,8 +18,8 @@ namespace dlfs::reader {
 // What became of a request. `late`: it was reported as timed out before; only now the device has let go of the memory.
 struct Fetched {
   Buffer* buffer = nullptr;
-  std::uint32_t record = 0;        // as given to add()
-  Code code = Code::kIo;           // when failed
+  std::uint32_t record = 0;  // as given to add()
+  Code code = Code::kIo;     // when failed
   int errno_value = 0;
   std::uint16_t nvme_status = 0;
   std::uint64_t device_offset = 0;
@@ -32,7 +33,8 @@ class Fetcher {
  public:
   static constexpr std::uint32_t kWhole = ~std::uint32_t{0};
 
-  Fetcher(std::unique_ptr<block::BlockDevice> device, std::uint32_t depth, std::chrono::nanoseconds timeout, Counters& counters);
+  Fetcher(std::unique_ptr<block::BlockDevice> device, std::uint32_t depth, std::chrono::nanoseconds timeout,
+          Counters& counters);
 
   // Queues a read into `buffer`. `record`: kWhole, or the number of the one record that is read alone.
   void add(Buffer* buffer, std::uint64_t device_offset, std::byte* data, std::uint32_t length, std::uint32_t record);
@@ -61,7 +63,7 @@ class Fetcher {
     std::uint32_t length = 0;
     std::uint32_t record = kWhole;
     Clock::time_point planned, submitted;
-    std::uint64_t serial = 0;      // tells the uses of this place apart
+    std::uint64_t serial = 0;  // tells the uses of this place apart
     bool timed_out = false;
   };
   struct Sent {
@@ -81,10 +83,10 @@ class Fetcher {
   std::vector<Request> requests_;
   std::vector<std::uint32_t> free_;
   Fifo<std::uint32_t> queue_;
-  Fifo<Sent> sent_;                // in the order of submission, finished ones included until they are at the front
+  Fifo<Sent> sent_;  // in the order of submission, finished ones included until they are at the front
   std::size_t in_flight_ = 0, abandoned_ = 0;
   std::uint64_t next_serial_ = 1;
-  Clock::time_point added_{};      // the time of the current burst
+  Clock::time_point added_{};  // the time of the current burst
   std::vector<block::Request> burst_;
   std::vector<block::Completion> completions_;
 };

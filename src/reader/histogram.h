@@ -43,7 +43,7 @@ class Histogram {
  private:
   static constexpr unsigned kLinearBits = 6;
   static constexpr std::uint64_t kLinear = 1u << kLinearBits;
-  static constexpr unsigned kPowers = 40;   // up to 2^40 ns: 18 minutes
+  static constexpr unsigned kPowers = 40;  // up to 2^40 ns: 18 minutes
 
   static std::size_t bucket(std::uint64_t ns) noexcept {
     if (ns < kLinear) return ns;

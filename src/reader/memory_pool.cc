@@ -12,7 +12,8 @@ namespace {
 constexpr std::uint64_t kNoBlock = ~std::uint64_t{0};
 constexpr std::uint64_t kLargestSlabBytes = 32u << 20;
 constexpr std::uint64_t kHugePageBytes = 2u << 20;
-constexpr std::uint64_t kSlabsWanted = 16;   // few enough for huge pages, many enough that the odd rest of the limit is small
+constexpr std::uint64_t kSlabsWanted =
+    16;  // few enough for huge pages, many enough that the odd rest of the limit is small
 
 std::uint64_t choose_slab_bytes(std::uint64_t limit, std::uint64_t floor) {
   const std::uint64_t fair = std::bit_floor(std::max(limit / kSlabsWanted, MemoryPool::kPageBytes));
@@ -69,7 +70,8 @@ bool MemoryPool::take(std::size_t order, Block& block) noexcept {
   const auto page = static_cast<std::uint32_t>(free_heads_[from]);
   remove(slab, page, from);
   for (std::size_t o = from; o > order; --o) push(slab, page + (1u << (o - 1)), o - 1);
-  block = {slabs_[slab].arena.bytes().data() + page * kPageBytes, kPageBytes << order, slab, page, static_cast<std::uint8_t>(order)};
+  block = {slabs_[slab].arena.bytes().data() + page * kPageBytes, kPageBytes << order, slab, page,
+           static_cast<std::uint8_t>(order)};
   used_ += block.bytes;
   return true;
 }
@@ -144,7 +146,9 @@ bool MemoryPool::allocate(std::uint64_t bytes, Block& block) {
   return take(order, block) || (map_slab() && take(order, block));
 }
 
-bool MemoryPool::allocate_beyond_limit(std::uint64_t bytes, Block& block) { return allocate_mapping(bytes, false, block); }
+bool MemoryPool::allocate_beyond_limit(std::uint64_t bytes, Block& block) {
+  return allocate_mapping(bytes, false, block);
+}
 
 // A spare that is not much longer than needed is warm memory and saves the kernel's work.
 bool MemoryPool::reuse_mapping(std::uint64_t bytes, Block& block) noexcept {

@@ -11,22 +11,23 @@
 
 namespace dlfs::reader {
 
-// A buddy allocator over slabs of one size, with mappings of their own for blocks that are longer than a slab. What is mapped,
-// used or not, never exceeds the limit; a wholly free slab is unmapped when another use needs the room.
+// A buddy allocator over slabs of one size, with mappings of their own for blocks that are longer than a slab. What is
+// mapped, used or not, never exceeds the limit; a wholly free slab is unmapped when another use needs the room.
 // **Thread**: one at a time; mapped_bytes() and peak_bytes() from any.
 class MemoryPool {
  public:
-  static constexpr std::uint64_t kPageBytes = 4096;   // smallest block, and the alignment of every block
+  static constexpr std::uint64_t kPageBytes = 4096;  // smallest block, and the alignment of every block
 
   struct Block {
     std::byte* data = nullptr;
-    std::uint64_t bytes = 0;     // what may be used: at least what was asked
-    std::uint32_t slab = 0;      // or the number of the mapping
+    std::uint64_t bytes = 0;  // what may be used: at least what was asked
+    std::uint32_t slab = 0;   // or the number of the mapping
     std::uint32_t page = 0;
-    std::uint8_t order = 0;      // log2 of its pages; kOwnMapping for a mapping of its own
+    std::uint8_t order = 0;  // log2 of its pages; kOwnMapping for a mapping of its own
   };
 
-  // `slab_floor_bytes` (a power of two, or 0): blocks up to this size come from slabs if the limit has room for four of them.
+  // `slab_floor_bytes` (a power of two, or 0): blocks up to this size come from slabs if the limit has room for four of
+  // them.
   MemoryPool(std::uint64_t limit_bytes, std::uint64_t slab_floor_bytes);
   MemoryPool(const MemoryPool&) = delete;
   MemoryPool& operator=(const MemoryPool&) = delete;
@@ -45,14 +46,14 @@ class MemoryPool {
   std::uint64_t slab_bytes() const noexcept { return slab_bytes_; }
   // Bytes that blocks from slabs can have together.
   std::uint64_t slab_capacity_bytes() const noexcept { return limit_ / slab_bytes_ * slab_bytes_; }
-  std::uint64_t used_bytes() const noexcept { return used_; }   // in blocks handed out
+  std::uint64_t used_bytes() const noexcept { return used_; }  // in blocks handed out
   std::uint64_t mapped_bytes() const noexcept { return mapped_.load(std::memory_order_relaxed); }
   std::uint64_t peak_bytes() const noexcept { return peak_.load(std::memory_order_relaxed); }
   const char* page_kind() const noexcept { return page_kind_; }
 
  private:
   static constexpr std::uint8_t kOwnMapping = 255;
-  static constexpr std::size_t kOrders = 14;              // 4 KiB to 32 MiB
+  static constexpr std::size_t kOrders = 14;  // 4 KiB to 32 MiB
   static constexpr std::uint32_t kNone = ~std::uint32_t{0};
   struct Slab {
     base::Arena arena;
@@ -65,7 +66,9 @@ class MemoryPool {
     bool in_use = false;
   };
 
-  static std::uint64_t handle(std::uint32_t slab, std::uint32_t page) noexcept { return std::uint64_t{slab} << 32 | page; }
+  static std::uint64_t handle(std::uint32_t slab, std::uint32_t page) noexcept {
+    return std::uint64_t{slab} << 32 | page;
+  }
   void push(std::uint32_t slab, std::uint32_t page, std::size_t order) noexcept;
   void remove(std::uint32_t slab, std::uint32_t page, std::size_t order) noexcept;
   bool take(std::size_t order, Block& block) noexcept;
@@ -82,7 +85,7 @@ class MemoryPool {
   std::size_t top_order_;
   std::array<std::uint64_t, kOrders> free_heads_;
   std::vector<Slab> slabs_;
-  std::vector<std::uint32_t> unmapped_slabs_;   // numbers to use again
+  std::vector<std::uint32_t> unmapped_slabs_;  // numbers to use again
   std::vector<Mapping> mappings_;
   std::vector<std::uint32_t> unmapped_mappings_;
   std::uint64_t used_ = 0;

@@ -11,15 +11,16 @@
 namespace dlfs::reader {
 namespace {
 
-// Chunks that are to stay are read beside the samples that are wanted at once, about half of the device's time each: every sample read
-// by itself earns its bytes and those that its request cost the device, and a chunk is read from what was earned.
+// Chunks that are to stay are read beside the samples that are wanted at once, about half of the device's time each:
+// every sample read by itself earns its bytes and those that its request cost the device, and a chunk is read from what
+// was earned.
 constexpr std::uint64_t kRequestCostBytes = 4u << 10;
 constexpr std::uint64_t kFirstCreditBytes = 16u << 20;
-constexpr std::size_t kGroupSamples = 1024;              // planned together, so that neighbours on the media meet
+constexpr std::size_t kGroupSamples = 1024;  // planned together, so that neighbours on the media meet
 constexpr std::size_t kGroupBatches = 8;
-constexpr std::uint64_t kLeastDegraded = 8;              // batches planned sample-wise after chunk mode ran out of memory,
-constexpr std::uint64_t kMostDegraded = 1024;            // twice as many each time that it does again soon
-constexpr std::uint64_t kLargeRequestBytes = 1u << 20;   // a large sample is read in requests of this size
+constexpr std::uint64_t kLeastDegraded = 8;    // batches planned sample-wise after chunk mode ran out of memory,
+constexpr std::uint64_t kMostDegraded = 1024;  // twice as many each time that it does again soon
+constexpr std::uint64_t kLargeRequestBytes = 1u << 20;  // a large sample is read in requests of this size
 
 std::uint64_t round_down(std::uint64_t value, std::uint64_t unit) { return value & ~(unit - 1); }
 std::uint64_t round_up(std::uint64_t value, std::uint64_t unit) { return round_down(value + unit - 1, unit); }
@@ -34,7 +35,8 @@ Result<EpochWalk> EpochWalk::begin(const order::Parameters& parameters, std::uin
   auto placement = std::make_shared<const VolumePlacement>(volume);
   DLFS_TRY_ASSIGN(auto epoch, order::Epoch::create(parameters, samples, std::move(placement)));
   if (start_batch > epoch->batches()) {
-    return Error{Code::kInvalidArgument, "batch " + std::to_string(start_batch) + " to start at is behind the epoch's end; it has " +
+    return Error{Code::kInvalidArgument, "batch " + std::to_string(start_batch) +
+                                             " to start at is behind the epoch's end; it has " +
                                              std::to_string(epoch->batches()) + " batches"};
   }
   EpochWalk walk(std::move(volume), std::move(epoch), epochs);
@@ -42,7 +44,8 @@ Result<EpochWalk> EpochWalk::begin(const order::Parameters& parameters, std::uin
   return walk;
 }
 
-EpochWalk::EpochWalk(std::shared_ptr<const volume::Volume> volume, std::shared_ptr<const order::Epoch> epoch, std::uint64_t epochs)
+EpochWalk::EpochWalk(std::shared_ptr<const volume::Volume> volume, std::shared_ptr<const order::Epoch> epoch,
+                     std::uint64_t epochs)
     : volume_(std::move(volume)),
       placement_(std::make_shared<const VolumePlacement>(volume_)),
       first_(epoch->parameters()),
@@ -99,8 +102,8 @@ double EpochWalk::draws_left() const noexcept {
 
 // ---- planner ----
 
-Planner::Planner(std::shared_ptr<const volume::Volume> volume, const Policy& policy, EpochWalk walk, Channel& channel, Cache& cache,
-                 Fetcher& fetcher)
+Planner::Planner(std::shared_ptr<const volume::Volume> volume, const Policy& policy, EpochWalk walk, Channel& channel,
+                 Cache& cache, Fetcher& fetcher)
     : volume_(std::move(volume)),
       directory_(volume_->directory()),
       policy_(policy),
@@ -137,6 +140,7 @@ BatchBody* Planner::draw(Fifo<BatchBody*>& line) {
     if (!drawn.ok()) error_ = drawn.error();
     return nullptr;
   }
+  if (walk_.relative() != relative_epoch_) end_epoch();
   const std::size_t size = body->draws.size();
   body->serial = next_serial_++;
   look_up(*body);
@@ -144,6 +148,19 @@ BatchBody* Planner::draw(Fifo<BatchBody*>& line) {
   body->sources.resize(size);
   line.push(body);
   return body;
+}
+
+// What the epoch that is over has not drawn (its tail, or what came before the batch it was entered at) it will not
+// draw any more; and what was kept for it and not used, because its pieces are cut elsewhere, is not worth keeping.
+void Planner::end_epoch() {
+  relative_epoch_ = walk_.relative();
+  if (!policy_.by_piece || policy_.whole_units) return;
+  cache_.for_each_cached([this](Buffer& buffer) {
+    const bool expired = buffer.epoch + 1 < relative_epoch_;
+    if (buffer.draws_left == 0 && !expired) return;
+    buffer.draws_left = 0;
+    cache_.settle(buffer, expired ? kNeverUsed : walk_.next_use(buffer.epoch, buffer.unit));
+  });
 }
 
 Planner::Step Planner::step(Fifo<BatchBody*>& line, std::size_t room) {
@@ -165,7 +182,7 @@ Planner::Step Planner::plan_batch_by_piece(BatchBody& body) {
   }
   body.planned = true;
   group_.erase(group_.begin());
-  if (degraded_batches_ > 0) --degraded_batches_;   // it works again: forget slowly
+  if (degraded_batches_ > 0) --degraded_batches_;  // it works again: forget slowly
   return Step::kPlanned;
 }
 
@@ -241,8 +258,8 @@ Buffer* Planner::fetch_chunk_of(const layout::Location& at) {
   return fetch_slots(directory_.first_slot(unit), directory_.first_slot(unit + 1));
 }
 
-// Whether reading the record's whole chunk, and keeping it, costs the device no more than reading its samples one by one, as often as
-// this rank will still draw them.
+// Whether reading the record's whole chunk, and keeping it, costs the device no more than reading its samples one by
+// one, as often as this rank will still draw them.
 bool Planner::worth_a_chunk(const layout::Location& at) const noexcept {
   const std::uint64_t bytes = at.large ? at.length_bytes : rules_.chunk_bytes;
   if (!at.large && credit_bytes_ < bytes) return false;
@@ -255,7 +272,8 @@ void Planner::enqueue(Buffer& buffer) {
   const std::uint64_t step = buffer.length() > rules_.chunk_bytes ? kLargeRequestBytes : buffer.length();
   for (std::uint64_t at = buffer.begin; at < buffer.end; at += step) {
     const std::uint64_t length = std::min(step, buffer.end - at);
-    fetcher_.add(&buffer, volume_->device_offset(at), buffer.at(at), static_cast<std::uint32_t>(length), Fetcher::kWhole);
+    fetcher_.add(&buffer, volume_->device_offset(at), buffer.at(at), static_cast<std::uint32_t>(length),
+                 Fetcher::kWhole);
   }
 }
 
@@ -341,7 +359,7 @@ bool Planner::plan_missing(std::size_t count) {
   find_extents(rules_);
   if (wanted_bytes_ > policy_.group_limit_bytes) {
     if (count > 1) return false;
-    CoalesceRules thrifty = rules_;   // no gaps: every byte counts
+    CoalesceRules thrifty = rules_;  // no gaps: every byte counts
     thrifty.gap_bytes = 0;
     find_extents(thrifty);
   }

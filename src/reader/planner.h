@@ -16,7 +16,8 @@
 
 namespace dlfs::reader {
 
-// The epochs of a reader, one after the other, and the one behind the current one, which says when a unit is needed next.
+// The epochs of a reader, one after the other, and the one behind the current one, which says when a unit is needed
+// next.
 class EpochWalk {
  public:
   static Result<EpochWalk> begin(const order::Parameters& parameters, std::uint64_t epochs, std::uint64_t start_batch,
@@ -27,12 +28,15 @@ class EpochWalk {
   // When the epoch after `relative_epoch` needs the unit; kNeverUsed when there is none or it does not.
   std::uint64_t next_use(std::uint64_t relative_epoch, std::uint64_t unit);
   const order::Epoch& epoch() const noexcept { return *epoch_; }
+  std::uint64_t relative() const noexcept { return relative_; }  // number of the current epoch from the first on
   std::shared_ptr<const order::Epoch> shared_epoch() const noexcept { return epoch_; }
-  // Samples that this rank has still to draw, at most; as a floating point number because an endless walk has infinitely many.
+  // Samples that this rank has still to draw, at most; as a floating point number because an endless walk has
+  // infinitely many.
   double draws_left() const noexcept;
 
  private:
-  EpochWalk(std::shared_ptr<const volume::Volume> volume, std::shared_ptr<const order::Epoch> epoch, std::uint64_t epochs);
+  EpochWalk(std::shared_ptr<const volume::Volume> volume, std::shared_ptr<const order::Epoch> epoch,
+            std::uint64_t epochs);
   Result<std::shared_ptr<const order::Epoch>> create(std::uint64_t relative_epoch) const;
   bool exists(std::uint64_t relative_epoch) const noexcept { return epochs_ == 0 || relative_epoch < epochs_; }
 
@@ -41,7 +45,7 @@ class EpochWalk {
   order::Parameters first_;
   std::uint64_t epochs_;
   std::uint64_t relative_ = 0;
-  std::shared_ptr<const order::Epoch> epoch_, following_;   // number relative_ and, once asked for, relative_ + 1
+  std::shared_ptr<const order::Epoch> epoch_, following_;  // number relative_ and, once asked for, relative_ + 1
   order::Cursor cursor_;
 };
 
@@ -49,18 +53,19 @@ class EpochWalk {
 class Planner {
  public:
   enum class Step {
-    kPlanned,    // something was planned
-    kNoMemory,   // the next batch to be planned needs memory that is not free
-    kDone,       // every batch of the last epoch is planned
-    kFailed,     // the order cannot go on: error()
+    kPlanned,   // something was planned
+    kNoMemory,  // the next batch to be planned needs memory that is not free
+    kDone,      // every batch of the last epoch is planned
+    kFailed,    // the order cannot go on: error()
   };
 
-  Planner(std::shared_ptr<const volume::Volume> volume, const Policy& policy, EpochWalk walk, Channel& channel, Cache& cache,
-          Fetcher& fetcher);
+  Planner(std::shared_ptr<const volume::Volume> volume, const Policy& policy, EpochWalk walk, Channel& channel,
+          Cache& cache, Fetcher& fetcher);
 
   // Plans the next batch, or a group of batches together, and puts them into `line` in order. At most `room` new ones.
   Step step(Fifo<BatchBody*>& line, std::size_t room);
-  // For the case that nothing else will free memory: takes what is not in use and plans the next batch with as little as it can.
+  // For the case that nothing else will free memory: takes what is not in use and plans the next batch with as little
+  // as it can.
   Step rescue();
   // Bytes that the next batch needs to be planned at all, beside what is in use.
   std::uint64_t wanted_bytes() const noexcept { return wanted_bytes_; }
@@ -75,6 +80,7 @@ class Planner {
 
  private:
   BatchBody* draw(Fifo<BatchBody*>& line);
+  void end_epoch();
   Step plan_batch_by_piece(BatchBody& body);
   Step plan_group(std::size_t room, Fifo<BatchBody*>& line);
   void resolve_draw(BatchBody& body, std::size_t i, bool may_fetch);
@@ -102,15 +108,16 @@ class Planner {
   Cache& cache_;
   Fetcher& fetcher_;
   CoalesceRules rules_;
-  std::uint64_t credit_bytes_;            // for reading whole chunks
-  bool slot_order_;                       // draws count slots, not ids
+  std::uint64_t credit_bytes_;        // for reading whole chunks
+  std::uint64_t relative_epoch_ = 0;  // of the last draw
+  bool slot_order_;                   // draws count slots, not ids
   bool done_ = false;
   Error error_;
   std::uint64_t next_serial_ = 1;
   std::uint64_t wanted_bytes_ = 0;
   std::uint64_t evictions_seen_ = 0;
   std::uint64_t degraded_batches_ = 0, degraded_left_ = 0;
-  std::vector<BatchBody*> group_;         // drawn, not planned; the last of the line
+  std::vector<BatchBody*> group_;  // drawn, not planned; the last of the line
   std::vector<Want> wants_;
   std::vector<Extent> extents_;
   std::vector<Cache::Range> ranges_;

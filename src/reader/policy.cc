@@ -8,10 +8,10 @@
 namespace dlfs::reader {
 namespace {
 
-constexpr std::uint32_t kBatchesAhead = 64;        // when the memory does not decide first
+constexpr std::uint32_t kBatchesAhead = 64;  // when the memory does not decide first
 constexpr std::uint32_t kMostBatchesAhead = 4096;
-constexpr std::uint64_t kReserveBatches = 16;      // sample-wise: memory that is not given to resident chunks
-constexpr std::uint64_t kPieceBatches = 4;         // chunk mode: batches ahead that must fit beside the lanes' pieces
+constexpr std::uint64_t kReserveBatches = 16;  // sample-wise: memory that is not given to resident chunks
+constexpr std::uint64_t kPieceBatches = 4;     // chunk mode: batches ahead that must fit beside the lanes' pieces
 
 std::uint64_t divide_up(std::uint64_t a, std::uint64_t b) { return (a + b - 1) / b; }
 
@@ -38,7 +38,8 @@ void plan_chunk_mode(const Shape& s, bool all_fits, Policy& policy) {
   policy.stale_draws = 16 * here * std::max(1u, s.order.window);
   if (policy.by_piece) return;
   policy.notes = fmt::format(
-      "chunk mode with {} lanes a rank and a window of {} needs {} of memory to read whole chunks, and cache_bytes is {}: samples are read "
+      "chunk mode with {} lanes a rank and a window of {} needs {} of memory to read whole chunks, and cache_bytes is "
+      "{}: samples are read "
       "singly; set cache_bytes to {} or more, or use fewer lanes or a smaller window",
       here, s.order.window, in_words(need), in_words(s.cache_bytes), need + need / 8 + s.chunk_bytes);
 }
@@ -46,8 +47,9 @@ void plan_chunk_mode(const Shape& s, bool all_fits, Policy& policy) {
 void plan_sample_wise(const Shape& s, bool all_fits, Policy& policy) {
   // Batches that are held pin the chunks that they use, so that these cannot make room: leave enough beside them.
   const std::uint64_t reserve = kReserveBatches * share(s) * policy.footprint_bytes;
-  if (s.slab_bytes < s.chunk_bytes) return;   // chunks do not fit in slabs: too little memory to keep any
-  policy.resident_limit_bytes = all_fits ? s.slab_capacity_bytes : s.slab_capacity_bytes - std::min(reserve, s.slab_capacity_bytes);
+  if (s.slab_bytes < s.chunk_bytes) return;  // chunks do not fit in slabs: too little memory to keep any
+  policy.resident_limit_bytes =
+      all_fits ? s.slab_capacity_bytes : s.slab_capacity_bytes - std::min(reserve, s.slab_capacity_bytes);
 }
 
 }  // namespace
@@ -58,13 +60,16 @@ std::uint32_t batches_ahead(std::uint32_t prefetch_batches) {
 
 Policy choose_policy(const Shape& s) {
   Policy policy;
-  const std::uint64_t mean = divide_up(std::max<std::uint64_t>(s.sample_bytes, 1), std::max<std::uint64_t>(s.samples, 1));
+  const std::uint64_t mean =
+      divide_up(std::max<std::uint64_t>(s.sample_bytes, 1), std::max<std::uint64_t>(s.samples, 1));
   policy.footprint_bytes = mean + s.block_bytes;
-  const std::uint64_t wanted = std::clamp<std::uint64_t>(std::bit_ceil(8 * policy.footprint_bytes), 64u << 10, 2u << 20);
+  const std::uint64_t wanted =
+      std::clamp<std::uint64_t>(std::bit_ceil(8 * policy.footprint_bytes), 64u << 10, 2u << 20);
   policy.bump_block_bytes = std::min(s.slab_bytes, wanted);
   policy.batches_ahead = batches_ahead(s.prefetch_batches);
-  const bool large = s.data_bytes / s.units > s.chunk_bytes;   // more bytes than chunks of ordinary samples
-  const bool all_fits = s.data_bytes + (large ? s.slab_bytes : 0) <= s.slab_capacity_bytes && s.slab_bytes >= s.chunk_bytes;
+  const bool large = s.data_bytes / s.units > s.chunk_bytes;  // more bytes than chunks of ordinary samples
+  const bool all_fits =
+      s.data_bytes + (large ? s.slab_bytes : 0) <= s.slab_capacity_bytes && s.slab_bytes >= s.chunk_bytes;
   policy.group_limit_bytes = s.cache_bytes / 8;
   if (s.order.mode == order::Mode::kChunk) {
     plan_chunk_mode(s, all_fits, policy);

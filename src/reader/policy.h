@@ -10,12 +10,12 @@ namespace dlfs::reader {
 
 struct Shape {
   order::Parameters order;
-  std::uint64_t epochs = 1;               // 0: endless
+  std::uint64_t epochs = 1;  // 0: endless
   std::uint64_t samples = 1, units = 1;
-  std::uint64_t data_bytes = 0;           // of all chunks
-  std::uint64_t sample_bytes = 0;         // of all records together
+  std::uint64_t data_bytes = 0;    // of all chunks
+  std::uint64_t sample_bytes = 0;  // of all records together
   std::uint32_t chunk_bytes = 256u << 10;
-  std::uint32_t block_bytes = 512;        // of the device
+  std::uint32_t block_bytes = 512;  // of the device
   std::uint64_t cache_bytes = 256u << 20;
   std::uint64_t slab_capacity_bytes = 0;  // of the pool
   std::uint64_t slab_bytes = 0;
@@ -23,15 +23,17 @@ struct Shape {
 };
 
 struct Policy {
-  // Chunk mode: a piece is one read, kept until all its samples are drawn. Else samples are read by themselves, coalesced.
+  // Chunk mode: a piece is one read, kept until all its samples are drawn. Else samples are read by themselves,
+  // coalesced.
   bool by_piece = false;
   // Chunk mode: read the unit whole even when its piece is less, because all units stay.
   bool whole_units = false;
   // Sample-wise: a miss reads its whole chunk while the chunks kept are fewer bytes than this. 0: never.
   std::uint64_t resident_limit_bytes = 0;
-  std::uint64_t bump_block_bytes = 64u << 10;   // samples read by themselves are cut from blocks of this size
-  std::uint64_t footprint_bytes = 0;            // of one sample read by itself, on average
-  // Samples read by themselves: batches that are planned together, and so share reads and blocks of memory, need at most so much.
+  std::uint64_t bump_block_bytes = 64u << 10;  // samples read by themselves are cut from blocks of this size
+  std::uint64_t footprint_bytes = 0;           // of one sample read by itself, on average
+  // Samples read by themselves: batches that are planned together, and so share reads and blocks of memory, need at
+  // most so much.
   std::uint64_t group_limit_bytes = 32u << 20;
   std::uint32_t batches_ahead = 64;
   std::uint64_t stale_draws = 0;

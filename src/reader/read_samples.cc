@@ -22,7 +22,8 @@ constexpr std::uint64_t kLongestRequestBytes = 1u << 20;
 // One call. **Lifetime**: of the call; the memory is the batch's, which outlives the device's use of it.
 class Gatherer {
  public:
-  Gatherer(const volume::Volume& volume, OwnedBatch& batch) : volume_(volume), batch_(batch), scratch_(volume.record_layout().field_count()) {}
+  Gatherer(const volume::Volume& volume, OwnedBatch& batch)
+      : volume_(volume), batch_(batch), scratch_(volume.record_layout().field_count()) {}
 
   Result<void> plan(std::span<const std::uint32_t> ids);
   Result<void> place(std::uint64_t block_bytes);
@@ -32,7 +33,7 @@ class Gatherer {
  private:
   // A read that failed leaves its extents' samples to be read one by one.
   struct Failure {
-    std::uint64_t begin = 0, end = 0;   // of the request, in the data area
+    std::uint64_t begin = 0, end = 0;  // of the request, in the data area
     Error error;
   };
   std::byte* at(std::size_t extent, std::uint64_t address) const {
@@ -49,9 +50,9 @@ class Gatherer {
   OwnedBatch& batch_;
   std::vector<Want> wants_;
   std::vector<Extent> extents_;
-  std::vector<std::uint64_t> places_;        // of the extents in the memory
+  std::vector<std::uint64_t> places_;  // of the extents in the memory
   std::vector<block::Request> requests_;
-  std::vector<std::pair<std::uint64_t, std::uint64_t>> ranges_;   // of the requests, in the data area
+  std::vector<std::pair<std::uint64_t, std::uint64_t>> ranges_;  // of the requests, in the data area
   std::vector<Failure> failures_;
   std::vector<block::Completion> completions_;
   std::vector<layout::FieldValue> scratch_;
@@ -63,7 +64,8 @@ Result<void> Gatherer::plan(std::span<const std::uint32_t> ids) {
   wants_.reserve(ids.size());
   for (std::uint32_t i = 0; i < ids.size(); ++i) {
     if (ids[i] >= volume_.size()) {
-      return base::make_error(Code::kNotFound, "there is no sample {} in {}; it has {} samples, from 0", ids[i], volume_.url(), volume_.size());
+      return base::make_error(Code::kNotFound, "there is no sample {} in {}; it has {} samples, from 0", ids[i],
+                              volume_.url(), volume_.size());
     }
     const layout::Location at = volume_.directory().location(SampleId{ids[i]});
     wants_.push_back({at.address_bytes, at.length_bytes, ids[i], 0, i});
@@ -99,8 +101,8 @@ Result<void> Gatherer::place(std::uint64_t block_bytes) {
 void Gatherer::add_requests(std::size_t extent, std::uint64_t begin, std::uint64_t end) {
   for (std::uint64_t from = begin; from < end; from += kLongestRequestBytes) {
     const std::uint64_t to = std::min(end, from + kLongestRequestBytes);
-    requests_.push_back({block::Op::kRead, at(extent, from), static_cast<std::uint32_t>(to - from), volume_.device_offset(from),
-                         requests_.size()});
+    requests_.push_back({block::Op::kRead, at(extent, from), static_cast<std::uint32_t>(to - from),
+                         volume_.device_offset(from), requests_.size()});
     ranges_.emplace_back(from, to);
   }
 }
@@ -112,7 +114,8 @@ Result<void> Gatherer::read(block::BlockDevice& device) {
   return run(device);
 }
 
-// Sends all requests and waits for them. **Errors**: kTimedOut, when nothing at all comes for as long as a request may take.
+// Sends all requests and waits for them. **Errors**: kTimedOut, when nothing at all comes for as long as a request may
+// take.
 Result<void> Gatherer::run(block::BlockDevice& device) {
   std::size_t sent = 0;
   finished_ = 0;
@@ -129,9 +132,11 @@ Result<void> Gatherer::run(block::BlockDevice& device) {
     }
     const auto left = volume_.options().timeout - std::chrono::duration_cast<std::chrono::milliseconds>(now - heard);
     if (left.count() <= 0) {
-      return base::make_error(Code::kTimedOut, "{} did not answer within {} ms while {} samples were read, the first of them sample {} at byte {}",
-                              device.url(), volume_.options().timeout.count(), wants_.size(), wants_.front().id,
-                              volume_.device_offset(wants_.front().address));
+      return base::make_error(
+          Code::kTimedOut,
+          "{} did not answer within {} ms while {} samples were read, the first of them sample {} at byte {}",
+          device.url(), volume_.options().timeout.count(), wants_.size(), wants_.front().id,
+          volume_.device_offset(wants_.front().address));
     }
     pollfd descriptor{.fd = device.wait_descriptor(), .events = POLLIN, .revents = 0};
     ::poll(&descriptor, 1, static_cast<int>(std::min<std::int64_t>(left.count(), 1000)));
@@ -151,14 +156,16 @@ void Gatherer::collect(block::BlockDevice& device) {
   }
 }
 
-// The samples that failed reads touch become requests of their own. A large sample is alone in its extent and stays failed.
+// The samples that failed reads touch become requests of their own. A large sample is alone in its extent and stays
+// failed.
 void Gatherer::split_failures() {
   requests_.clear();
   ranges_.clear();
   std::vector<Failure> kept;
   for (std::size_t e = 0; e < extents_.size(); ++e) {
     const Extent& extent = extents_[e];
-    const auto failed = std::ranges::find_if(failures_, [&](const Failure& f) { return f.begin < extent.end && f.end > extent.begin; });
+    const auto failed =
+        std::ranges::find_if(failures_, [&](const Failure& f) { return f.begin < extent.end && f.end > extent.begin; });
     if (failed == failures_.end()) continue;
     if (extent.count == 1) {
       kept.push_back(*failed);
@@ -166,7 +173,8 @@ void Gatherer::split_failures() {
     }
     for (std::uint32_t w = 0; w < extent.count; ++w) {
       const Want& want = wants_[extent.first + w];
-      add_requests(e, want.address / block_bytes_ * block_bytes_, (want.address + want.length + block_bytes_ - 1) / block_bytes_ * block_bytes_);
+      add_requests(e, want.address / block_bytes_ * block_bytes_,
+                   (want.address + want.length + block_bytes_ - 1) / block_bytes_ * block_bytes_);
     }
   }
   failures_ = std::move(kept);
@@ -188,16 +196,18 @@ bool Gatherer::good(const Want& want, const std::byte* data) {
 Result<void> Gatherer::finish(OnError on_error) {
   BatchBody& body = batch_.body();
   std::vector<bool> bad(body.size());
-  std::optional<std::pair<std::uint32_t, Error>> first;   // of the bad ones, in the order asked
+  std::optional<std::pair<std::uint32_t, Error>> first;  // of the bad ones, in the order asked
   for (const Want& want : wants_) {
     const Failure* failure = failures_.empty() ? nullptr : failure_of(want);
     if (failure == nullptr && good(want, body.records[want.sample].data)) continue;
     bad[want.sample] = true;
     if (on_error == OnError::kSkip || (first && first->first < want.sample)) continue;
     Error error = failure != nullptr ? failure->error : Error{Code::kCorrupt, "", 0, 0};
-    error.message = volume_.describe(SampleId{want.id}) +
-                    (failure != nullptr ? " could not be read: " + failure->error.message
-                                        : " is corrupt: its checksum does not match; restore the volume, or skip bad samples (on_error)");
+    error.message =
+        volume_.describe(SampleId{want.id}) +
+        (failure != nullptr
+             ? " could not be read: " + failure->error.message
+             : " is corrupt: its checksum does not match; restore the volume, or skip bad samples (on_error)");
     first.emplace(want.sample, std::move(error));
   }
   if (first) return std::move(first->second);
@@ -214,8 +224,8 @@ Result<void> Gatherer::finish(OnError on_error) {
 
 }  // namespace
 
-Result<std::unique_ptr<Batch>> read_samples(std::shared_ptr<const volume::Volume> volume, std::span<const std::uint32_t> ids,
-                                            OnError on_error) {
+Result<std::unique_ptr<Batch>> read_samples(std::shared_ptr<const volume::Volume> volume,
+                                            std::span<const std::uint32_t> ids, OnError on_error) {
   auto batch = std::make_unique<OwnedBatch>(volume);
   Gatherer gatherer(*volume, *batch);
   DLFS_TRY(gatherer.plan(ids));

@@ -12,7 +12,7 @@
 namespace dlfs::reader {
 namespace {
 
-constexpr auto kPatience = std::chrono::seconds(1);   // for a held batch to be given back on another thread
+constexpr auto kPatience = std::chrono::seconds(1);  // for a held batch to be given back on another thread
 
 class EngineReader final : public Reader {
  public:
@@ -35,13 +35,14 @@ class EngineReader final : public Reader {
   std::shared_ptr<Channel> channel_;
   Engine::Handle engine_;
   const std::string notes_;
-  std::uint64_t relative_epoch_ = 0, next_batch_;   // of the next batch
+  std::uint64_t relative_epoch_ = 0, next_batch_;  // of the next batch
   bool ended_ = false;
   std::optional<Error> error_;
 };
 
-EngineReader::EngineReader(std::shared_ptr<const volume::Volume> volume, const Options& options, std::uint64_t batches_per_epoch,
-                           std::shared_ptr<Channel> channel, Engine::Handle engine, std::string notes)
+EngineReader::EngineReader(std::shared_ptr<const volume::Volume> volume, const Options& options,
+                           std::uint64_t batches_per_epoch, std::shared_ptr<Channel> channel, Engine::Handle engine,
+                           std::string notes)
     : volume_(std::move(volume)),
       options_(options),
       batches_per_epoch_(batches_per_epoch),
@@ -49,7 +50,7 @@ EngineReader::EngineReader(std::shared_ptr<const volume::Volume> volume, const O
       engine_(std::move(engine)),
       notes_(std::move(notes)),
       next_batch_(options.start_batch) {
-  if (next_batch_ == batches_per_epoch_ && options_.epochs != 1) {   // the next batch is the following epoch's first
+  if (next_batch_ == batches_per_epoch_ && options_.epochs != 1) {  // the next batch is the following epoch's first
     relative_epoch_ = 1;
     next_batch_ = 0;
   }
@@ -63,30 +64,33 @@ EngineReader::~EngineReader() {
 
 Result<std::unique_ptr<Batch>> EngineReader::next(std::chrono::milliseconds timeout) {
   if (channel_->forked()) {
-    return base::make_error(Code::kForked,
-                            "this reader of {} belongs to the parent process and its thread did not come along; open a new reader here",
-                            volume_->url());
+    return base::make_error(
+        Code::kForked,
+        "this reader of {} belongs to the parent process and its thread did not come along; open a new reader here",
+        volume_->url());
   }
   if (error_) return *error_;
   if (ended_) return std::unique_ptr<Batch>();
   const Clock::time_point begin = Clock::now();
-  const auto longest = std::clamp<std::chrono::milliseconds>(timeout, std::chrono::milliseconds(0), std::chrono::hours(24 * 365));
+  const auto longest =
+      std::clamp<std::chrono::milliseconds>(timeout, std::chrono::milliseconds(0), std::chrono::hours(24 * 365));
   BatchBody* body = nullptr;
   const Channel::Taken taken = channel_->take(begin + longest, kPatience, &body);
   channel_->counters().wait.add(Clock::now() - begin);
   if (taken == Channel::Taken::kStarved) return starved();
   if (taken == Channel::Taken::kTimedOut) {
-    return base::make_error(Code::kTimedOut, "batch {} of {} was not ready within {} ms; call again to go on waiting", next_batch_,
-                            volume_->url(), longest.count());
+    return base::make_error(Code::kTimedOut, "batch {} of {} was not ready within {} ms; call again to go on waiting",
+                            next_batch_, volume_->url(), longest.count());
   }
   return deliver(body);
 }
 
 Error EngineReader::starved() const {
-  return base::make_error(Code::kOutOfMemory,
-                          "the batches that are still held leave no memory for the next one, which needs {} of the {} in cache_bytes; "
-                          "release batches before asking for more, or raise cache_bytes",
-                          in_words(channel_->starved_bytes()), in_words(options_.cache_bytes));
+  return base::make_error(
+      Code::kOutOfMemory,
+      "the batches that are still held leave no memory for the next one, which needs {} of the {} in cache_bytes; "
+      "release batches before asking for more, or raise cache_bytes",
+      in_words(channel_->starved_bytes()), in_words(options_.cache_bytes));
 }
 
 Result<std::unique_ptr<Batch>> EngineReader::deliver(BatchBody* body) {
@@ -118,7 +122,8 @@ order::Position EngineReader::position() const noexcept {
 }
 
 Percentiles percentiles(const Histogram& histogram) {
-  return {histogram.percentile_us(0.50), histogram.percentile_us(0.95), histogram.percentile_us(0.99), histogram.total_s()};
+  return {histogram.percentile_us(0.50), histogram.percentile_us(0.95), histogram.percentile_us(0.99),
+          histogram.total_s()};
 }
 
 Statistics EngineReader::statistics() const {
@@ -144,7 +149,8 @@ Statistics EngineReader::statistics() const {
 
 // ---- opening ----
 
-Shape shape_of(const volume::Volume& volume, const Options& options, const block::Geometry& geometry, const MemoryPool& pool) {
+Shape shape_of(const volume::Volume& volume, const Options& options, const block::Geometry& geometry,
+               const MemoryPool& pool) {
   const layout::Superblock& superblock = volume.superblock();
   Shape shape;
   shape.order = options.order;
@@ -162,9 +168,10 @@ Shape shape_of(const volume::Volume& volume, const Options& options, const block
   return shape;
 }
 
-// Whether the first batch can be in memory at once, its samples read by themselves. One sample larger than everything has its own memory.
-Result<void> check_first_batch(const volume::Volume& volume, const Options& options, const Shape& shape, const MemoryPool& pool,
-                               const std::shared_ptr<const order::Epoch>& epoch) {
+// Whether the first batch can be in memory at once, its samples read by themselves. One sample larger than everything
+// has its own memory.
+Result<void> check_first_batch(const volume::Volume& volume, const Options& options, const Shape& shape,
+                               const MemoryPool& pool, const std::shared_ptr<const order::Epoch>& epoch) {
   order::Cursor cursor(epoch);
   cursor.seek(std::min(options.start_batch, epoch->batches() - 1));
   std::vector<order::Draw> draws;
@@ -172,7 +179,8 @@ Result<void> check_first_batch(const volume::Volume& volume, const Options& opti
   if (!cursor.next(draws)) return {};
   for (const order::Draw& draw : draws) {
     const auto index = static_cast<std::uint32_t>(draw.index);
-    const SampleId id = options.order.mode == order::Mode::kChunk ? volume.directory().id_of(Slot{index}) : SampleId{index};
+    const SampleId id =
+        options.order.mode == order::Mode::kChunk ? volume.directory().id_of(Slot{index}) : SampleId{index};
     const layout::Location at = volume.directory().location(id);
     wants.push_back({at.address_bytes, at.length_bytes, id.value, 0, 0});
   }
@@ -182,14 +190,17 @@ Result<void> check_first_batch(const volume::Volume& volume, const Options& opti
   for (const Extent& extent : extents) need += pool.fits(extent.end - extent.begin) ? extent.end - extent.begin : 0;
   if (need <= options.cache_bytes) return {};
   return base::make_error(Code::kOutOfMemory,
-                          "a batch of {} samples needs {} at once, and cache_bytes is {}; set cache_bytes to {} or more, or use a smaller batch",
+                          "a batch of {} samples needs {} at once, and cache_bytes is {}; set cache_bytes to {} or "
+                          "more, or use a smaller batch",
                           draws.size(), in_words(need), in_words(options.cache_bytes), need * 5 / 2 + (64u << 10));
 }
 
 Result<void> check_options(const Options& options) {
-  if (options.depth == 0) return base::make_error(Code::kInvalidArgument, "depth is 0, so that nothing can be read; use at least 1");
+  if (options.depth == 0)
+    return base::make_error(Code::kInvalidArgument, "depth is 0, so that nothing can be read; use at least 1");
   if (options.cache_bytes < MemoryPool::kPageBytes) {
-    return base::make_error(Code::kOutOfMemory, "cache_bytes is {}, which holds nothing; set it to at least {}, better to many batches",
+    return base::make_error(Code::kOutOfMemory,
+                            "cache_bytes is {}, which holds nothing; set it to at least {}, better to many batches",
                             options.cache_bytes, MemoryPool::kPageBytes);
   }
   return {};
@@ -209,7 +220,7 @@ Result<std::unique_ptr<Reader>> Reader::open(std::shared_ptr<const volume::Volum
   const Policy policy = choose_policy(shape);
   std::string notes = policy.notes;
   if (!device->notes().empty()) notes += (notes.empty() ? "" : "\n") + device->notes();
-  auto engine = Engine::start(volume, options, policy, std::move(walk), channel, std::move(device));
+  DLFS_TRY_ASSIGN(auto engine, Engine::start(volume, options, policy, std::move(walk), channel, std::move(device)));
   return std::unique_ptr<Reader>(std::make_unique<EngineReader>(std::move(volume), options, batches, std::move(channel),
                                                                 std::move(engine), std::move(notes)));
 }

@@ -17,7 +17,7 @@ class FaultsTest : public testing::Test {
  protected:
   void SetUp() override {
     lengths_ = random_lengths(1000, 3000, 6);
-    lengths_[321] = 200'000;   // a large sample, in chunks of its own
+    lengths_[321] = 200'000;  // a large sample, in chunks of its own
     pack(path_, lengths_);
     faults_ = std::make_shared<Faults>();
   }
@@ -89,7 +89,9 @@ class FaultsTest : public testing::Test {
 };
 
 Verdict fail_range(const block::Request& r, std::uint64_t begin, std::uint64_t end) {
-  return {.fail_with = r.offset_bytes < end && begin < r.offset_bytes + r.length_bytes ? EIO : 0, .delay = {}, .never = false};
+  return {.fail_with = r.offset_bytes < end && begin < r.offset_bytes + r.length_bytes ? EIO : 0,
+          .delay = {},
+          .never = false};
 }
 
 TEST_F(FaultsTest, a_corrupt_sample_is_named_after_the_batches_before_it) {
@@ -101,14 +103,17 @@ TEST_F(FaultsTest, a_corrupt_sample_is_named_after_the_batches_before_it) {
     const Error error = first_error(o, &batches);
     EXPECT_EQ(error.code, Code::kCorrupt) << error.message;
     const auto expected = expected_batches(volume_, o.order);
-    const auto holds = [&](std::uint32_t id) { return std::ranges::find(expected[batches], id) != expected[batches].end(); };
+    const auto holds = [&](std::uint32_t id) {
+      return std::ranges::find(expected[batches], id) != expected[batches].end();
+    };
     ASSERT_LT(batches, expected.size());
     ASSERT_TRUE(holds(17) || holds(321));
     const std::string id = holds(17) ? "17" : "321";
     EXPECT_NE(error.message.find("sample " + id), std::string::npos) << error.message;
     EXPECT_NE(error.message.find("train/" + id + ".jpg"), std::string::npos) << error.message;
     EXPECT_NE(error.message.find("v.dlfs"), std::string::npos) << error.message;
-    EXPECT_NE(error.message.find(std::to_string(place(static_cast<std::uint32_t>(std::stoul(id))))), std::string::npos) << error.message;
+    EXPECT_NE(error.message.find(std::to_string(place(static_cast<std::uint32_t>(std::stoul(id))))), std::string::npos)
+        << error.message;
   }
 }
 
@@ -129,7 +134,7 @@ TEST_F(FaultsTest, a_corrupt_sample_is_skipped_and_counted_when_asked) {
 TEST_F(FaultsTest, an_unreadable_block_costs_the_samples_in_it_and_no_others) {
   mount_with();
   const std::uint64_t begin = place(17) / 4096 * 4096, end = begin + 4096;
-  std::set<std::uint32_t> lost;   // a read of such a sample covers the block
+  std::set<std::uint32_t> lost;  // a read of such a sample covers the block
   for (std::uint32_t id = 0; id < lengths_.size(); ++id) {
     const layout::Location at = volume_->directory().location(SampleId{id});
     const std::uint64_t from = volume_->device_offset(at.address_bytes) / 4096 * 4096;
@@ -162,7 +167,7 @@ TEST_F(FaultsTest, a_read_that_works_again_is_delivered_in_the_next_epoch) {
   std::atomic<int> failures{0};
   faults_->set([&, begin](const block::Request& r) {
     Verdict verdict = fail_range(r, begin, begin + 8);
-    if (verdict.fail_with != 0 && failures.fetch_add(1) >= 2) verdict.fail_with = 0;   // the read and its repetition
+    if (verdict.fail_with != 0 && failures.fetch_add(1) >= 2) verdict.fail_with = 0;  // the read and its repetition
     return verdict;
   });
   Options o = options(Mode::kFull, OnError::kSkip);
@@ -198,11 +203,12 @@ TEST_F(FaultsTest, a_request_that_never_returns_is_an_error_within_the_deadline_
   mount_with(milliseconds(300));
   for (const Mode mode : kModes) {
     std::atomic<int> count{0};
-    faults_->set([&](const block::Request&) { return Verdict{.fail_with = 0, .delay = {}, .never = count.fetch_add(1) == 5}; });
+    faults_->set(
+        [&](const block::Request&) { return Verdict{.fail_with = 0, .delay = {}, .never = count.fetch_add(1) == 5}; });
     Options o = options(mode, OnError::kRaise);
     o.cache_bytes = 1u << 20;
     const auto begin = std::chrono::steady_clock::now();
-    const Error error = first_error(o);   // the reader is destroyed with the request still stuck
+    const Error error = first_error(o);  // the reader is destroyed with the request still stuck
     const auto took = std::chrono::steady_clock::now() - begin;
     EXPECT_EQ(error.code, Code::kTimedOut) << error.message;
     EXPECT_NE(error.message.find("v.dlfs"), std::string::npos) << error.message;
@@ -211,14 +217,15 @@ TEST_F(FaultsTest, a_request_that_never_returns_is_an_error_within_the_deadline_
   }
   faults_->set(nullptr);
   faults_->release_stuck();
-  for (int i = 0; i < 1000 && volume_.use_count() > 1; ++i) usleep(10'000);   // the threads that were left behind end
+  for (int i = 0; i < 1000 && volume_.use_count() > 1; ++i) usleep(10'000);  // the threads that were left behind end
   EXPECT_EQ(volume_.use_count(), 1);
 }
 
 TEST_F(FaultsTest, what_never_returns_is_skipped_when_asked_and_the_rest_is_delivered) {
   mount_with(milliseconds(300));
   std::atomic<int> count{0};
-  faults_->set([&](const block::Request&) { return Verdict{.fail_with = 0, .delay = {}, .never = count.fetch_add(1) == 5}; });
+  faults_->set(
+      [&](const block::Request&) { return Verdict{.fail_with = 0, .delay = {}, .never = count.fetch_add(1) == 5}; });
   Options o = options(Mode::kFull, OnError::kSkip);
   o.cache_bytes = 1u << 20;
   {
@@ -242,7 +249,9 @@ TEST_F(FaultsTest, what_never_returns_is_skipped_when_asked_and_the_rest_is_deli
 
 TEST_F(FaultsTest, a_device_that_swallows_everything_ends_in_an_error) {
   mount_with(milliseconds(200));
-  faults_->set([&](const block::Request& r) { return Verdict{.fail_with = 0, .delay = {}, .never = r.offset_bytes > (128u << 10)}; });
+  faults_->set([&](const block::Request& r) {
+    return Verdict{.fail_with = 0, .delay = {}, .never = r.offset_bytes > (128u << 10)};
+  });
   const Error error = first_error(options(Mode::kChunk, OnError::kRaise));
   EXPECT_TRUE(error.code == Code::kTimedOut || error.code == Code::kDeviceLost) << error.message;
   faults_->release_stuck();

@@ -42,7 +42,8 @@ TEST(MemoryPool, never_maps_more_than_its_limit_and_never_hands_out_a_byte_twice
         live.push_back({block, bytes, step & 0x7f});
       } else if (!live.empty()) {
         const std::size_t i = prng.below(live.size());
-        for (std::uint64_t b = 0; b < live[i].bytes; b += 97) ASSERT_EQ(std::to_integer<int>(live[i].block.data[b]), live[i].mark);
+        for (std::uint64_t b = 0; b < live[i].bytes; b += 97)
+          ASSERT_EQ(std::to_integer<int>(live[i].block.data[b]), live[i].mark);
         pool.release(live[i].block);
         live.erase(live.begin() + static_cast<std::ptrdiff_t>(i));
       }
@@ -165,7 +166,8 @@ TEST(Coalesce, every_sample_lies_in_its_read_and_reads_keep_the_rules) {
       const bool large = chunk == 7 && prng.below(4) == 0;
       const std::uint64_t offset = large ? 0 : prng.below(7000) * 8;
       const std::uint64_t length = large ? 300'000 : 8 + prng.below((64u << 10) - offset - 8);
-      wants.push_back({(large ? 10 + i * 8 : chunk) * rules.chunk_bytes + offset, length, i, static_cast<std::uint32_t>(prng.below(4)), i});
+      wants.push_back({(large ? 10 + i * 8 : chunk) * rules.chunk_bytes + offset, length, i,
+                       static_cast<std::uint32_t>(prng.below(4)), i});
     }
     std::vector<Extent> extents;
     coalesce(wants, rules, extents);
@@ -197,7 +199,8 @@ TEST(Coalesce, every_sample_lies_in_its_read_and_reads_keep_the_rules) {
 }
 
 TEST(Coalesce, neighbours_become_one_read_and_far_ones_do_not) {
-  const CoalesceRules rules{.block_bytes = 4096, .chunk_bytes = 256u << 10, .gap_bytes = 8192, .longest_bytes = 128u << 10};
+  const CoalesceRules rules{
+      .block_bytes = 4096, .chunk_bytes = 256u << 10, .gap_bytes = 8192, .longest_bytes = 128u << 10};
   std::vector<Want> wants = {{0, 900, 0, 0, 0}, {900, 900, 1, 0, 1}, {10'000, 900, 2, 0, 2}, {100'000, 900, 3, 0, 3}};
   std::vector<Extent> extents;
   coalesce(wants, rules, extents);
@@ -232,7 +235,8 @@ TEST_F(CacheTest, the_buffer_whose_next_use_is_furthest_goes_first) {
     ASSERT_NE(added, nullptr);
     added->refs = 1;
     EXPECT_EQ(cache.find(leaves[i] * kChunk, 8), nullptr) << i;
-    for (std::uint64_t later = i + 1; later < 4; ++later) EXPECT_NE(cache.find(leaves[later] * kChunk, 8), nullptr) << i;
+    for (std::uint64_t later = i + 1; later < 4; ++later)
+      EXPECT_NE(cache.find(leaves[later] * kChunk, 8), nullptr) << i;
   }
   EXPECT_EQ(add(20), nullptr);
 }

@@ -136,6 +136,24 @@ TEST_F(ReaderTest, memory_beyond_the_working_set_serves_the_next_epoch) {
   EXPECT_GT(s.cache_hits, 1000u);
 }
 
+TEST_F(ReaderTest, the_cache_is_as_good_in_the_ninth_epoch_as_in_the_third) {
+  Options o = options(Mode::kChunk);
+  o.order.window = 1;
+  o.order.tail = Tail::kDrop;
+  o.cache_bytes = 4u << 20;
+  o.epochs = 9;
+  o.start_batch = 20;
+  auto reader = Reader::open(volume_, o);
+  ASSERT_TRUE(reader.ok());
+  std::uint64_t hits[9] = {};
+  for (auto batch = (*reader)->next(kLong); batch.ok() && *batch != nullptr; batch = (*reader)->next(kLong)) {
+    hits[(*batch)->epoch()] = (*reader)->statistics().cache_hits;
+  }
+  EXPECT_GT(hits[2], 200u);
+  EXPECT_GT(hits[8] - hits[5], (hits[5] - hits[2]) * 2 / 3);
+  EXPECT_GT(hits[5] - hits[2], 300u);
+}
+
 TEST_F(ReaderTest, too_little_memory_for_chunk_mode_falls_back_and_says_so) {
   Options o = options(Mode::kChunk);
   o.cache_bytes = 1u << 20;
@@ -245,7 +263,7 @@ TEST_F(ReaderTest, an_idle_reader_costs_no_processor_time) {
   auto reader = Reader::open(volume_, o);
   ASSERT_TRUE(reader.ok());
   ASSERT_TRUE((*reader)->next(kLong).ok());
-  usleep(300'000);   // it fills its memory meanwhile
+  usleep(300'000);  // it fills its memory meanwhile
   const double before = (*reader)->statistics().poller_cpu_s;
   usleep(500'000);
   EXPECT_LT((*reader)->statistics().poller_cpu_s - before, 0.01);
@@ -254,7 +272,7 @@ TEST_F(ReaderTest, an_idle_reader_costs_no_processor_time) {
 TEST(ReaderVolumes, large_and_tiny_samples_mixed) {
   TemporaryDirectory directory;
   std::vector<std::uint64_t> lengths = random_lengths(400, 2000, 3);
-  for (std::size_t i = 0; i < lengths.size(); i += 20) lengths[i] = 60'000 + i * 1000;   // up to 440 KB: several chunks
+  for (std::size_t i = 0; i < lengths.size(); i += 20) lengths[i] = 60'000 + i * 1000;  // up to 440 KB: several chunks
   pack(directory / "v", lengths);
   const auto volume = mount(directory / "v");
   ASSERT_NE(volume, nullptr);
@@ -299,7 +317,8 @@ TEST(ReaderVolumes, a_sample_larger_than_the_memory_has_memory_of_its_own) {
 
 TEST(ReaderVolumes, volumes_of_one_sample_and_of_empty_samples) {
   TemporaryDirectory directory;
-  for (const std::vector<std::uint64_t>& lengths : {std::vector<std::uint64_t>{5}, std::vector<std::uint64_t>(100, 0)}) {
+  for (const std::vector<std::uint64_t>& lengths :
+       {std::vector<std::uint64_t>{5}, std::vector<std::uint64_t>(100, 0)}) {
     const std::string path = directory / std::to_string(lengths.size());
     pack(path, lengths);
     const auto volume = mount(path);

@@ -1,4 +1,5 @@
-// Volumes whose every byte names its sample, the order that a reader must follow, and devices that misbehave on request.
+// Volumes whose every byte names its sample, the order that a reader must follow, and devices that misbehave on
+// request.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -66,14 +67,16 @@ inline std::vector<std::uint64_t> random_lengths(std::size_t count, std::uint64_
 inline layout::Schema image_schema() {
   layout::Schema schema;
   schema.fields.push_back({.name = "image", .kind = layout::Kind::kBytes, .dtype = {}, .shape = {}});
-  schema.fields.push_back({.name = "label", .kind = layout::Kind::kTensor, .dtype = layout::DType::kInt64, .shape = {}});
+  schema.fields.push_back(
+      {.name = "label", .kind = layout::Kind::kTensor, .dtype = layout::DType::kInt64, .shape = {}});
   return schema;
 }
 
 inline std::int64_t label_of(std::uint64_t id) { return static_cast<std::int64_t>(base::mix64(id) % 1000); }
 
 // Packs samples {image of these lengths, label}.
-inline void pack(const std::string& url, const std::vector<std::uint64_t>& lengths, std::uint32_t chunk_bytes = 64u << 10) {
+inline void pack(const std::string& url, const std::vector<std::uint64_t>& lengths,
+                 std::uint32_t chunk_bytes = 64u << 10) {
   volume::WriterOptions options;
   options.chunk_bytes = chunk_bytes;
   auto writer = volume::Writer::create(url, image_schema(), options);
@@ -172,9 +175,9 @@ inline Statistics expect_run(const std::shared_ptr<const volume::Volume>& volume
 // ---- devices that misbehave ----
 
 struct Verdict {
-  int fail_with = 0;                       // errno
+  int fail_with = 0;  // errno
   std::chrono::milliseconds delay{0};
-  bool never = false;                      // the request does not come back before the device is released
+  bool never = false;  // the request does not come back before the device is released
 };
 
 // Decides over every read of data; shared by all handles of a volume. **Thread**: any.
@@ -212,7 +215,7 @@ class FaultyDevice final : public block::BlockDevice {
   }
   ~FaultyDevice() override {
     std::vector<block::Completion> completions(64);
-    for (int i = 0; in_flight() != 0 && i < 20'000; ++i) {   // waits for what is in flight, as every device does
+    for (int i = 0; in_flight() != 0 && i < 20'000; ++i) {  // waits for what is in flight, as every device does
       poll(completions);
       usleep(500);
     }
@@ -270,7 +273,8 @@ class FaultyDevice final : public block::BlockDevice {
     Verdict verdict;
     std::chrono::steady_clock::time_point due;
   };
-  void arm() noexcept {   // wakes whoever sleeps on the descriptor every millisecond: simple, and it hides no lost wake-up of ours
+  void arm() noexcept {  // wakes whoever sleeps on the descriptor every millisecond: simple, and it hides no lost
+                         // wake-up of ours
     std::uint64_t ticks = 0;
     [[maybe_unused]] const ssize_t got = read(timer_, &ticks, sizeof ticks);
     const itimerspec soon{.it_interval = {}, .it_value = {.tv_sec = 0, .tv_nsec = 1'000'000}};
@@ -285,8 +289,9 @@ class FaultyDevice final : public block::BlockDevice {
 
 inline volume::MountOptions faulty_options(std::shared_ptr<Faults> faults) {
   volume::MountOptions options;
-  options.open_device = [faults = std::move(faults)](std::string_view url,
-                                                     const block::OpenOptions& open) -> Result<std::unique_ptr<block::BlockDevice>> {
+  options.open_device = [faults = std::move(faults)](
+                            std::string_view url,
+                            const block::OpenOptions& open) -> Result<std::unique_ptr<block::BlockDevice>> {
     auto device = block::open_device(url, open);
     if (!device.ok()) return std::move(device).error();
     return std::unique_ptr<block::BlockDevice>(std::make_unique<FaultyDevice>(std::move(*device), faults));
