@@ -3,10 +3,13 @@
 import json
 import os
 import resource
+import shutil
 import signal
 import socket
 import subprocess
+import tempfile
 import time
+from pathlib import Path
 
 import pytest
 from conftest import pattern, read_tree, write_tree
@@ -155,15 +158,55 @@ def test_broken_link_stops_the_pack_or_is_skipped(cli, tmp_path):
     assert ls(cli, tmp_path / "v") == [b"a/1", b"a/3"]
 
 
-def test_unreadable_file(cli, tmp_path):
+NOBODY = 65534
+
+
+@pytest.fixture
+def unprivileged(cli):
+    """A folder and the options that run the command as somebody who may not read everything."""
+    folder = Path(tempfile.mkdtemp(prefix="dlfs-cli-"))
+    options = {}
     if os.geteuid() == 0:
-        pytest.skip("root reads every file")
-    write_tree(tmp_path / "in", {"a/1": b"one", "a/2": b"two"})
-    os.chmod(tmp_path / "in" / "a" / "1", 0)
-    assert b"'a/1'" in cli("pack", str(tmp_path / "in"), str(tmp_path / "v"), code=1).stderr
-    done = cli("pack", "--skip-errors", str(tmp_path / "in"), str(tmp_path / "v"))
+        os.chown(folder, NOBODY, NOBODY)
+        options = {"user": NOBODY, "group": NOBODY, "extra_groups": [], "cwd": "/"}
+    try:
+        try:
+            subprocess.run([cli.path, "--version"], capture_output=True, check=True, **options)
+        except PermissionError:
+            pytest.skip("only root can run this build of the command")
+        yield folder, options
+    finally:
+        for path in (folder, folder / "in" / "b"):
+            if path.exists():
+                path.chmod(0o700)
+        shutil.rmtree(folder)
+
+
+def test_unreadable_files_and_folders(cli, unprivileged):
+    folder, options = unprivileged
+    source, volume = str(folder / "in"), str(folder / "v")
+    write_tree(source, {"a/1": b"one", "a/2": b"two"})
+    os.chmod(folder / "in" / "a" / "1", 0)
+    assert b"'a/1' in" in cli("pack", source, volume, code=1, **options).stderr
+    done = cli("pack", "--skip-errors", source, volume, **options)
     assert b"left out 'a/1'" in done.stderr
-    assert ls(cli, tmp_path / "v") == [b"a/2"]
+    assert ls(cli, volume) == [b"a/2"]
+    write_tree(source, {"b/3": b"three"})
+    os.chmod(folder / "in" / "b", 0)
+    os.chmod(folder / "in" / "a" / "1", 0o644)
+    assert b"'b' in" in cli("pack", "--force", source, volume, code=1, **options).stderr
+    done = cli("pack", "--force", "--skip-errors", source, volume, **options)
+    assert b"left out 'b'" in done.stderr
+    assert ls(cli, volume) == [b"a/1", b"a/2"]
+
+
+def test_destination_folder_that_cannot_be_written(cli, unprivileged):
+    folder, options = unprivileged
+    write_tree(folder / "in", {"a/1": b"one"})
+    (folder / "ro").mkdir(mode=0o555)
+    failed = cli("pack", str(folder / "in"), str(folder / "ro" / "v"), code=1, **options)
+    assert failed.stderr.startswith(b"dlfs: ") and b"ro/v" in failed.stderr
+    assert os.listdir(folder / "ro") == []
 
 
 def changing_source(tmp_path):
@@ -229,15 +272,10 @@ def test_bad_sources_and_destinations_say_what_is_wrong(cli, tmp_path):
     assert sorted(os.listdir(tmp_path)) == ["empty", "file", "in"]
 
 
-def test_read_only_destination(cli, tmp_path):
-    if os.geteuid() == 0:
-        target = "/proc/dlfs-test-volume"  # where not even root can make a file
-    else:
-        (tmp_path / "ro").mkdir(mode=0o500)
-        target = str(tmp_path / "ro" / "v")
+def test_destination_where_no_file_can_be_made(cli, tmp_path):
     write_tree(tmp_path / "in", {"a/1": b"one"})
-    failed = cli("pack", str(tmp_path / "in"), target, code=1)
-    assert failed.stderr.startswith(b"dlfs: ")
+    failed = cli("pack", str(tmp_path / "in"), "/proc/dlfs-test-volume", code=1)
+    assert failed.stderr.startswith(b"dlfs: ") and b"/proc/dlfs-test-volume" in failed.stderr
 
 
 def test_file_size_limit_leaves_the_destination_as_it_was(cli, tmp_path):

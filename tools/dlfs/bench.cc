@@ -217,7 +217,7 @@ void write_text(Output& out, const Measured& m, const BenchOptions& options, con
                          size_text(m.raw.requests == 0 ? 0 : static_cast<double>(m.raw.bytes / m.raw.requests)),
                          size_text(static_cast<double>(m.raw.bytes))));
   }
-  out.line(fmt::format("batch          p50 {:.3f} ms, p99 {:.3f} ms", m.latency.percentile_ms(0.5),
+  out.line(fmt::format("batch          p50 {:.4f} ms, p99 {:.4f} ms", m.latency.percentile_ms(0.5),
                        m.latency.percentile_ms(0.99)));
   out.line(fmt::format("processor      {:.3f} s for a million samples ({:.2f} s in all, {:.2f} s in the poller)",
                        ratio(m.cpu_s * 1e6, static_cast<double>(m.samples)), m.cpu_s, s.poller_cpu_s));
@@ -240,6 +240,7 @@ Result<int> run(const BenchOptions& options, bool json) {
     DLFS_TRY(draw(volume, options, measured, progress));
   }
   if (!options.no_raw) DLFS_TRY(measure_raw(volume, options, measured));
+  if (interrupted() != 0) return interrupted_error("interrupted: nothing was measured");
   Output out;
   if (json) {
     out.line(dump(json_of(measured, options, volume.info())));
@@ -249,6 +250,9 @@ Result<int> run(const BenchOptions& options, bool json) {
   DLFS_TRY(out.finish());
   return kExitOk;
 }
+
+// Without the type that CLI11 would add to the option's own in the help.
+CLI::Validator positive() { return CLI::Validator(CLI::PositiveNumber).description(""); }
 
 }  // namespace
 
@@ -262,16 +266,16 @@ void add_bench(CLI::App& app, Request& request) {
   command->add_option("--epochs", options->sequence.epochs, "Epochs to read")
       ->type_name("N")
       ->capture_default_str()
-      ->check(CLI::PositiveNumber);
+      ->check(positive());
   command
       ->add_option("--seconds", options->seconds,
                    "Read for so long, over as many epochs as that takes, instead of --epochs")
       ->type_name("S")
-      ->check(CLI::PositiveNumber);
+      ->check(positive());
   command->add_option("--depth", options->sequence.depth, "Requests in flight")
       ->type_name("N")
       ->capture_default_str()
-      ->check(CLI::PositiveNumber);
+      ->check(positive());
   command->add_flag("--copy", options->copy, "Copy every batch together, as a loader that stacks samples does");
   command->add_flag("--no-raw", options->no_raw, "Do not measure the bare device");
   command->add_flag("--no-direct", options->no_direct, "Read through the page cache");

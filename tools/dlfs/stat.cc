@@ -96,8 +96,8 @@ void write_text(Output& out, const VolumeInfo& info, const Schema& schema) {
   size("record", info.record_bytes, "headers and sums of the records");
   size("padding", info.padding_bytes, "unused ends of chunks, alignment");
   line("overhead", fmt::format("{:.2f} % (record and padding over payload)", overhead_percent(info)));
-  size("index", info.index_bytes, "the directory as stored");
-  size("names", info.name_bytes, "");
+  size("index", info.index_bytes, "the directory, as stored");
+  size("names", info.name_bytes, "as stored");
   size("device", info.device_bytes, "the whole volume");
   line("chunks", fmt::format("{} of {}", count_text(info.chunks), size_text(static_cast<double>(info.chunk_bytes))));
   line("id", fmt::format("{}, generation {}", info.volume_id, info.generation));
