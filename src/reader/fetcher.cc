@@ -109,8 +109,7 @@ void Fetcher::drop_finished() noexcept {
 }
 
 Clock::time_point Fetcher::deadline() const noexcept {
-  auto& sent = const_cast<Fifo<Sent>&>(sent_);
-  return sent.empty() ? Clock::time_point::max() : requests_[sent.front().request].submitted + timeout_;
+  return sent_.empty() ? Clock::time_point::max() : requests_[sent_.front().request].submitted + timeout_;
 }
 
 void Fetcher::expire(Clock::time_point now, std::vector<Fetched>& done) {

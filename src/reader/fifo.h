@@ -15,6 +15,10 @@ class Fifo {
   bool empty() const noexcept { return head_ == tail_; }
   std::size_t size() const noexcept { return tail_ - head_; }
   T& front() noexcept { return (*this)[0]; }
+  const T& front() const noexcept {
+    DLFS_CHECK(!empty());
+    return ring_[head_ & (ring_.size() - 1)];
+  }
   T& back() noexcept { return (*this)[size() - 1]; }
   T& operator[](std::size_t i) noexcept {
     DLFS_CHECK(i < size());
