@@ -53,9 +53,11 @@ std::uint64_t gather(const PyBatch& self, std::size_t field, nb::object into, nb
   if (!into.is_none()) target = data.emplace(HeldBuffer::to_write(into)).writable();
   if (!offsets.is_none()) {
     entries = table.emplace(HeldBuffer::to_write(offsets)).items<std::uint64_t>();
-    if (entries.size() != self.get().size() + 1) throw nb::value_error("offsets need one entry more than there are samples");
+    if (entries.size() != self.get().size() + 1)
+      throw nb::value_error("offsets need one entry more than there are samples");
   }
-  // A batch finds its fields at the first look at one, which is not for two threads at once: that look is under the GIL.
+  // A batch finds its fields at the first look at one, which is not for two threads at once: that look is under the
+  // GIL.
   if (self.get().size() != 0) static_cast<void>(self.get().field(0, field));
   return without_gil([&] { return self.get().gather(field, target, entries); });
 }
@@ -87,9 +89,8 @@ void define_batch(nb::module_& m) {
       .def_prop_ro("size", [](const PyBatch& self) { return self.get().size(); })
       .def_prop_ro("padding", [](const PyBatch& self) { return self.get().padding(); })
       .def("view", view)
-      .def("copy", [](const PyBatch& self, std::size_t i, std::size_t field) {
-        return to_bytes(field_of(self.get(), i, field));
-      })
+      .def("copy", [](const PyBatch& self, std::size_t i,
+                      std::size_t field) { return to_bytes(field_of(self.get(), i, field)); })
       .def("copies", copies)
       .def("gather", gather, nb::arg("field"), nb::arg("into").none(), nb::arg("offsets").none())
       .def("copy_ids", copy_ids)

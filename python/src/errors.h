@@ -25,8 +25,8 @@ inline void unwrap(const Result<void>& result) {
 }
 
 // Lets other Python threads run as long as it lives.
-// A daemon thread that wants the GIL back while the interpreter exits is ended by Python (before 3.14) with an unwinding that
-// C++ frames do not survive. It sleeps until the process is gone instead, as later Pythons do.
+// A daemon thread that wants the GIL back while the interpreter exits is ended by Python (before 3.14) with an
+// unwinding that C++ frames do not survive. It sleeps until the process is gone instead, as later Pythons do.
 class GilReleased {
  public:
   GilReleased() : state_(PyEval_SaveThread()) {}

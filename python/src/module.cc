@@ -1,4 +1,5 @@
-// dlfs._core: the C++ API as Python sees it, one class a handle. Arguments are checked in python/dlfs, which is its only user.
+// dlfs._core: the C++ API as Python sees it, one class a handle. Arguments are checked in python/dlfs, which is its
+// only user.
 #include <nanobind/nanobind.h>
 
 #include "batch.h"

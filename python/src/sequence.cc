@@ -29,7 +29,7 @@ Error closed() { return {Code::kInvalidArgument, "these batches are closed: call
 
 struct PySequence::Outcome {
   Result<std::optional<Batch>> batch = std::optional<Batch>();
-  bool slice_over = false;   // nothing yet: call again
+  bool slice_over = false;  // nothing yet: call again
 };
 
 PySequence::~PySequence() { close(); }
@@ -51,7 +51,8 @@ auto PySequence::locked(Work&& work) {
   return unwrap(std::move(result));
 }
 
-// kTimedOut before the slice is over is a device's deadline, an error; at its end it says only that no batch is there yet.
+// kTimedOut before the slice is over is a device's deadline, an error; at its end it says only that no batch is there
+// yet.
 PySequence::Outcome PySequence::wait(std::chrono::milliseconds slice) {
   const std::lock_guard lock(mutex_);
   if (!sequence_ || closing_.load()) return {closed(), false};

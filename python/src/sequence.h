@@ -24,8 +24,8 @@ class PySequence {
   PySequence& operator=(const PySequence&) = delete;
   ~PySequence();
 
-  nb::object next();   // a Batch, or None after the last epoch. **Blocks** without the GIL
-  void close();        // stops the poller thread. Idempotent
+  nb::object next();  // a Batch, or None after the last epoch. **Blocks** without the GIL
+  void close();       // stops the poller thread. Idempotent
   std::uint64_t batches_per_epoch();
   std::uint64_t epoch();
   std::uint64_t next_batch();
@@ -37,7 +37,7 @@ class PySequence {
   struct Outcome;
   Outcome wait(std::chrono::milliseconds slice);
   template <class Work>
-  auto locked(Work&& work);   // work(Sequence&) without the GIL; raises when closed or forked
+  auto locked(Work&& work);  // work(Sequence&) without the GIL; raises when closed or forked
   void check_process() const;
 
   std::mutex mutex_;

@@ -157,7 +157,8 @@ nb::list order(const Volume& self, const nb::dict& options, std::size_t limit) {
   return all;
 }
 
-// Calls back into Python from a walk that runs without the GIL: what Python raises ends the walk and is raised after it.
+// Calls back into Python from a walk that runs without the GIL: what Python raises ends the walk and is raised after
+// it.
 class Caller {
  public:
   template <class Work>
@@ -185,7 +186,8 @@ nb::tuple finding_of(const Volume::Finding& from) {
   return nb::make_tuple(text(from.what), id, text(from.name), from.chunk, from.device_offset, text(from.message));
 }
 
-// (samples, bytes, bad samples, bad chunks, findings). found(tuple) for each finding, progress(done, total) now and then.
+// (samples, bytes, bad samples, bad chunks, findings). found(tuple) for each finding, progress(done, total) now and
+// then.
 nb::tuple verify(const Volume& self, nb::callable found, nb::object progress) {
   Caller caller;
   auto reported = steady_clock::now() - kReportEvery;
@@ -210,10 +212,7 @@ nb::tuple verify(const Volume& self, nb::callable found, nb::object progress) {
 void define_volume(nb::module_& m) {
   m.def("mount", mount);
   m.def("parse_schema", [](const nb::bytes& from) { return schema_of(unwrap(Schema::parse(view_of(from)))); });
-  nb::class_<File>(m, "File")
-      .def_prop_ro("id", &File::id)
-      .def_prop_ro("size", &File::size)
-      .def("read_into", read_into);
+  nb::class_<File>(m, "File").def_prop_ro("id", &File::id).def_prop_ro("size", &File::size).def("read_into", read_into);
   nb::class_<Volume>(m, "Volume")
       .def_prop_ro("size", &Volume::size)
       .def("schema", [](const Volume& self) { return schema_of(self.schema()); })

@@ -22,7 +22,8 @@ class PyWriter {
   template <class Work>
   auto locked(Work&& work) {
     if (getpid() != process_) {
-      raise({Code::kForked, "this writer belongs to the parent process: make one in the child for another volume", 0, 0});
+      raise(
+          {Code::kForked, "this writer belongs to the parent process: make one in the child for another volume", 0, 0});
     }
     using Value = decltype(work(std::declval<Writer&>()));
     return without_gil([&]() -> Value {
