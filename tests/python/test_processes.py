@@ -14,6 +14,8 @@ import time
 import pytest
 
 dlfs = pytest.importorskip("dlfs")
+# Python 3.12 and later warn about what is under test here.
+pytestmark = pytest.mark.filterwarnings("ignore:.*use of fork:DeprecationWarning")
 COUNT = 2000
 DEADLINE_S = 60
 
