@@ -102,7 +102,7 @@ Connect decode_connect(const Sqe& sqe) noexcept;
 struct ConnectData {
   std::array<std::byte, 16> hostid{};
   std::uint16_t cntlid = kAnyController;
-  std::string subnqn, hostnqn;
+  std::string subnqn{}, hostnqn{};
   bool operator==(const ConnectData&) const = default;
 };
 void encode(const ConnectData& data, std::span<std::byte, kConnectDataBytes> to) noexcept;

@@ -36,10 +36,10 @@ struct DiscoveryEntry {
   SubsystemType subsystem = SubsystemType::kNvme;
   std::uint8_t requirements = 0;  // TREQ; bit 2: SQ flow control may be disabled
   std::uint16_t port_id = 0, cntlid = 0xFFFF;
-  std::uint16_t admin_queue_entries = 32;  // ASQSZ
-  std::uint16_t flags = 0;                 // EFLAGS
-  std::string service, subnqn, address;    // TRSVCID, SUBNQN, TRADDR
-  std::uint8_t tcp_security = 0;           // SECTYPE of TSAS: 0 none, 1 TLS 1.2, 2 TLS 1.3
+  std::uint16_t admin_queue_entries = 32;      // ASQSZ
+  std::uint16_t flags = 0;                     // EFLAGS
+  std::string service{}, subnqn{}, address{};  // TRSVCID, SUBNQN, TRADDR
+  std::uint8_t tcp_security = 0;               // SECTYPE of TSAS: 0 none, 1 TLS 1.2, 2 TLS 1.3
   bool operator==(const DiscoveryEntry&) const = default;
 };
 void encode(const DiscoveryEntry& entry, std::span<std::byte, kDiscoveryEntryBytes> to) noexcept;
@@ -59,12 +59,12 @@ struct AnaGroup {
   std::uint32_t id = 0;
   std::uint64_t change_count = 0;
   AnaState state = AnaState::kOptimized;
-  std::vector<std::uint32_t> nsids;
+  std::vector<std::uint32_t> nsids{};
   bool operator==(const AnaGroup&) const = default;
 };
 struct AnaLog {
   std::uint64_t change_count = 0;
-  std::vector<AnaGroup> groups;
+  std::vector<AnaGroup> groups{};
   bool operator==(const AnaLog&) const = default;
 };
 std::vector<std::byte> encode(const AnaLog& log);
@@ -107,7 +107,7 @@ SmartLog decode_smart_log(std::span<const std::byte, kSmartBytes> from) noexcept
 inline constexpr std::size_t kChangedNamespacesBytes = 4096;
 struct ChangedNamespaces {
   bool too_many = false;
-  std::vector<std::uint32_t> nsids;
+  std::vector<std::uint32_t> nsids{};
   bool operator==(const ChangedNamespaces&) const = default;
 };
 void encode(const ChangedNamespaces& changed, std::span<std::byte, kChangedNamespacesBytes> to) noexcept;

@@ -59,8 +59,8 @@ struct Status {
   bool more = false;             // M: the error log has more
   bool do_not_retry = false;     // DNR
 
-  Status() = default;
-  Status(StatusCode c, bool dnr = false) : code(c), do_not_retry(dnr) {}  // NOLINT: a code is a status
+  constexpr Status() = default;
+  constexpr Status(StatusCode c, bool dnr = false) : code(c), do_not_retry(dnr) {}  // NOLINT: a code is a status
   bool ok() const noexcept { return code == StatusCode::kSuccess; }
   bool operator==(const Status&) const = default;
 };
