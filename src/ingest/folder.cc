@@ -11,6 +11,7 @@
 #include <cstring>
 #include <utility>
 
+#include "base/check.h"
 #include "base/error.h"
 #include "base/try.h"
 
@@ -173,7 +174,9 @@ Result<void> Walk::enter(const char* name) {
 
 Result<void> Walk::consider(const char* name) {
   struct stat status{};
-  if (fstatat(dirfd(levels_.back().dir.get()), name, &status, 0) != 0) {
+  const int parent = dirfd(levels_.back().dir.get());
+  DLFS_CHECK(parent >= 0);
+  if (fstatat(parent, name, &status, 0) != 0) {
     return failed(errno == ENOENT ? "is a link to nothing, or vanished" : "cannot be read", errno);
   }
   if (!S_ISREG(status.st_mode)) return leave_out(kind_of(status.st_mode)), Result<void>{};
