@@ -3,8 +3,8 @@
 #include <sys/mman.h>
 
 #include <cerrno>
-#include <cstdio>
 #include <cstdint>
+#include <cstdio>
 #include <cstring>
 #include <utility>
 
@@ -39,9 +39,12 @@ void* map(std::size_t size, int flags) {
 
 const char* page_kind_name(PageKind kind) noexcept {
   switch (kind) {
-    case PageKind::kHugeTlb: return "hugetlb";
-    case PageKind::kTransparentHuge: return "transparent huge";
-    case PageKind::kPlain: return "plain";
+    case PageKind::kHugeTlb:
+      return "hugetlb";
+    case PageKind::kTransparentHuge:
+      return "transparent huge";
+    case PageKind::kPlain:
+      return "plain";
   }
   return "unknown";
 }

@@ -10,27 +10,48 @@ namespace dlfs {
 
 const char* code_name(Code code) noexcept {
   switch (code) {
-    case Code::kInvalidArgument: return "invalid argument";
-    case Code::kNotFound: return "not found";
-    case Code::kExists: return "exists";
-    case Code::kIncomplete: return "incomplete";
-    case Code::kForeign: return "foreign";
-    case Code::kUnsupportedVersion: return "unsupported version";
-    case Code::kCorrupt: return "corrupt";
-    case Code::kTruncated: return "truncated";
-    case Code::kIo: return "input/output error";
-    case Code::kNoSpace: return "no space";
-    case Code::kReadOnly: return "read-only";
-    case Code::kTimedOut: return "timed out";
-    case Code::kInterrupted: return "interrupted";
-    case Code::kDeviceLost: return "device lost";
-    case Code::kForked: return "forked";
-    case Code::kOutOfMemory: return "out of memory";
-    case Code::kBusy: return "busy";
-    case Code::kUnsupported: return "unsupported";
-    case Code::kSourceChanged: return "source changed";
-    case Code::kDuplicateName: return "duplicate name";
-    case Code::kSchemaMismatch: return "schema mismatch";
+    case Code::kInvalidArgument:
+      return "invalid argument";
+    case Code::kNotFound:
+      return "not found";
+    case Code::kExists:
+      return "exists";
+    case Code::kIncomplete:
+      return "incomplete";
+    case Code::kForeign:
+      return "foreign";
+    case Code::kUnsupportedVersion:
+      return "unsupported version";
+    case Code::kCorrupt:
+      return "corrupt";
+    case Code::kTruncated:
+      return "truncated";
+    case Code::kIo:
+      return "input/output error";
+    case Code::kNoSpace:
+      return "no space";
+    case Code::kReadOnly:
+      return "read-only";
+    case Code::kTimedOut:
+      return "timed out";
+    case Code::kInterrupted:
+      return "interrupted";
+    case Code::kDeviceLost:
+      return "device lost";
+    case Code::kForked:
+      return "forked";
+    case Code::kOutOfMemory:
+      return "out of memory";
+    case Code::kBusy:
+      return "busy";
+    case Code::kUnsupported:
+      return "unsupported";
+    case Code::kSourceChanged:
+      return "source changed";
+    case Code::kDuplicateName:
+      return "duplicate name";
+    case Code::kSchemaMismatch:
+      return "schema mismatch";
   }
   return "unknown";
 }
@@ -46,18 +67,43 @@ namespace {
 
 Code code_of_errno(int errno_value) {
   switch (errno_value) {
-    case ENOENT: case ENOTDIR: return Code::kNotFound;
-    case EEXIST: return Code::kExists;
-    case ENOSPC: case EDQUOT: case EFBIG: return Code::kNoSpace;
-    case EROFS: case EACCES: case EPERM: return Code::kReadOnly;
-    case ENODEV: case ENXIO: case ESHUTDOWN: return Code::kDeviceLost;
-    case ETIMEDOUT: return Code::kTimedOut;
-    case EINTR: case ECANCELED: return Code::kInterrupted;
-    case ENOMEM: return Code::kOutOfMemory;
-    case EBUSY: case EWOULDBLOCK: return Code::kBusy;
-    case ENOSYS: case EOPNOTSUPP: return Code::kUnsupported;
-    case EINVAL: case ENAMETOOLONG: case EISDIR: case ELOOP: return Code::kInvalidArgument;
-    default: return Code::kIo;
+    case ENOENT:
+    case ENOTDIR:
+      return Code::kNotFound;
+    case EEXIST:
+      return Code::kExists;
+    case ENOSPC:
+    case EDQUOT:
+    case EFBIG:
+      return Code::kNoSpace;
+    case EROFS:
+    case EACCES:
+    case EPERM:
+      return Code::kReadOnly;
+    case ENODEV:
+    case ENXIO:
+    case ESHUTDOWN:
+      return Code::kDeviceLost;
+    case ETIMEDOUT:
+      return Code::kTimedOut;
+    case EINTR:
+    case ECANCELED:
+      return Code::kInterrupted;
+    case ENOMEM:
+      return Code::kOutOfMemory;
+    case EBUSY:
+    case EWOULDBLOCK:
+      return Code::kBusy;
+    case ENOSYS:
+    case EOPNOTSUPP:
+      return Code::kUnsupported;
+    case EINVAL:
+    case ENAMETOOLONG:
+    case EISDIR:
+    case ELOOP:
+      return Code::kInvalidArgument;
+    default:
+      return Code::kIo;
   }
 }
 

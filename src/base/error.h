@@ -16,8 +16,9 @@ Error make_error(Code code, fmt::format_string<Args...> format, Args&&... args) 
   return Error{code, fmt::format(format, std::forward<Args>(args)...)};
 }
 
-// Appends ": <strerror text>" and picks the code that fits the errno (ENOENT -> kNotFound, ENOSPC and EDQUOT -> kNoSpace,
-// EROFS, EACCES and EPERM -> kReadOnly when writing else kIo, ENODEV and ENXIO -> kDeviceLost, ...). errno_value is kept.
+// Appends ": <strerror text>" and picks the code that fits the errno (ENOENT -> kNotFound, ENOSPC and EDQUOT ->
+// kNoSpace, EROFS, EACCES and EPERM -> kReadOnly when writing else kIo, ENODEV and ENXIO -> kDeviceLost, ...).
+// errno_value is kept.
 Error errno_error(int errno_value, std::string sentence);
 
 // A sample name or path made printable: control characters, invalid UTF-8 and backslashes become \xNN.

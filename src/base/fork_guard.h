@@ -1,4 +1,5 @@
-// Notices that this process is a forked child of the one that made the object: one memory read, no system call, no global.
+// Notices that this process is a forked child of the one that made the object: one memory read, no system call, no
+// global.
 #pragma once
 
 #include "base/arena.h"

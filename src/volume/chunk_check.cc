@@ -21,7 +21,10 @@ std::optional<std::uint64_t> first_non_zero(std::span<const std::byte> bytes) no
 }
 
 ChunkChecker::ChunkChecker(const Volume& volume, block::BlockDevice& device, std::function<void(Finding)> found)
-    : volume_(volume), device_(device), found_(std::move(found)), chunk_bytes_(volume.superblock().chunk_bytes),
+    : volume_(volume),
+      device_(device),
+      found_(std::move(found)),
+      chunk_bytes_(volume.superblock().chunk_bytes),
       fields_(volume.schema().fields.size()) {}
 
 void ChunkChecker::report(Finding finding) {
@@ -32,7 +35,11 @@ void ChunkChecker::report(Finding finding) {
 
 void ChunkChecker::bad_sample(Finding::What what, SampleId id, std::uint64_t address, std::string message) {
   ++bad_samples_;
-  Finding finding{.what = what, .has_id = true, .id = id, .device_offset = volume_.device_offset(address), .message = std::move(message)};
+  Finding finding{.what = what,
+                  .has_id = true,
+                  .id = id,
+                  .device_offset = volume_.device_offset(address),
+                  .message = std::move(message)};
   if (const auto name = volume_.name(id); name.ok()) finding.name = base::escape(*name);
   report(std::move(finding));
 }
@@ -42,7 +49,8 @@ void ChunkChecker::look_ahead() noexcept {
   ahead_begin_ = slot_;
   ahead_end_ = std::min<std::uint64_t>(slot_ + kLookAhead, volume_.size());
   const std::size_t count = ahead_end_ - ahead_begin_;
-  for (std::size_t i = 0; i < count; ++i) ahead_ids_[i] = directory.id_of(Slot{static_cast<std::uint32_t>(slot_ + i)}).value;
+  for (std::size_t i = 0; i < count; ++i)
+    ahead_ids_[i] = directory.id_of(Slot{static_cast<std::uint32_t>(slot_ + i)}).value;
   directory.locations(std::span(ahead_ids_).first(count), std::span(ahead_).first(count));
 }
 
@@ -58,7 +66,7 @@ void ChunkChecker::next_chunk() noexcept {
 }
 
 void ChunkChecker::check(std::span<const std::byte> chunk) {
-  std::uint64_t checked = 0;   // bytes of the chunk
+  std::uint64_t checked = 0;  // bytes of the chunk
   if (large_ && at_slot_in(begin() + 1)) large_.reset();
   while (at_slot_in(begin() + chunk_bytes_)) {
     const std::uint64_t next = slot_++ - ahead_begin_;
@@ -73,17 +81,21 @@ void ChunkChecker::check(std::span<const std::byte> chunk) {
     check_ordinary(chunk, id, location);
     checked = std::max(checked, std::min(chunk_bytes_, from + location.length_bytes));
   }
-  if (large_) check_large(chunk);
-  else check_zero(chunk, checked, chunk_bytes_, "behind the last record of a chunk");
+  if (large_)
+    check_large(chunk);
+  else
+    check_zero(chunk, checked, chunk_bytes_, "behind the last record of a chunk");
   next_chunk();
 }
 
-void ChunkChecker::check_zero(std::span<const std::byte> chunk, std::uint64_t from, std::uint64_t to, const char* where) {
+void ChunkChecker::check_zero(std::span<const std::byte> chunk, std::uint64_t from, std::uint64_t to,
+                              const char* where) {
   if (from >= to) return;
   const auto at = first_non_zero(chunk.subspan(from, to - from));
   if (!at) return;
   Finding finding{.what = Finding::What::kPadding, .device_offset = volume_.device_offset(begin() + from + *at)};
-  finding.message = fmt::format("chunk {}: byte {} of the device, {}, is not zero", chunk_, finding.device_offset, where);
+  finding.message =
+      fmt::format("chunk {}: byte {} of the device, {}, is not zero", chunk_, finding.device_offset, where);
   report(std::move(finding));
 }
 
@@ -97,8 +109,10 @@ void ChunkChecker::check_ordinary(std::span<const std::byte> chunk, SampleId id,
 
 void ChunkChecker::begin_large(std::span<const std::byte> chunk, SampleId id, const layout::Location& location) {
   large_.emplace(Large{.id = id, .address = location.address_bytes, .bad = false, .head = {}, .table = {}});
-  if (location.address_bytes != begin()) return bad_large(location.address_bytes, "it does not begin at the edge of a chunk");
-  const std::uint64_t limit = std::min(location.length_bytes, volume_.superblock().data.length_bytes - location.address_bytes);
+  if (location.address_bytes != begin())
+    return bad_large(location.address_bytes, "it does not begin at the edge of a chunk");
+  const std::uint64_t limit =
+      std::min(location.length_bytes, volume_.superblock().data.length_bytes - location.address_bytes);
   large_->head = layout::LargeRecordHead::decode(volume_.record_layout(), chunk, id, limit);
   if (!large_->head) return bad_large(location.address_bytes, "its head does not match its CRC32C");
   read_table(location);
@@ -120,23 +134,26 @@ void ChunkChecker::read_table(const layout::Location& location) {
 
 void ChunkChecker::bad_large(std::uint64_t address, std::string_view what) {
   const bool first = !std::exchange(large_->bad, true);
-  if (!first) --bad_samples_;   // bad_sample() counts it again
+  if (!first) --bad_samples_;  // bad_sample() counts it again
   bad_sample(Finding::What::kLargeRecord, large_->id, address, fmt::format("the large record is damaged: {}", what));
 }
 
 void ChunkChecker::check_large(std::span<const std::byte> chunk) {
-  if (!large_->head) return;    // reported; nothing more can be said about its chunks
+  if (!large_->head) return;  // reported; nothing more can be said about its chunks
   const layout::LargeShape shape = large_->head->shape();
   const std::uint64_t position = begin() - large_->address;
   const std::uint64_t body = std::min<std::uint64_t>(chunk.size(), std::max(shape.table_offset, position) - position);
-  if (body > 0 && !large_->table.empty() && !large_->head->verify_piece(large_->table, position / chunk_bytes_, chunk.first(body))) {
+  if (body > 0 && !large_->table.empty() &&
+      !large_->head->verify_piece(large_->table, position / chunk_bytes_, chunk.first(body))) {
     bad_large(begin(), fmt::format("its piece {} does not match its CRC32C", position / chunk_bytes_));
   }
   // The table again, as the stream sees it.
-  const std::uint64_t table_end = std::min<std::uint64_t>(chunk.size(), std::max(shape.record_bytes, position) - position);
+  const std::uint64_t table_end =
+      std::min<std::uint64_t>(chunk.size(), std::max(shape.record_bytes, position) - position);
   if (body < table_end && !large_->table.empty()) {
     const auto expected = std::span(large_->table).subspan(position + body - shape.table_offset, table_end - body);
-    if (!std::ranges::equal(expected, chunk.subspan(body, table_end - body))) bad_large(begin() + body, "its table of sums reads differently twice");
+    if (!std::ranges::equal(expected, chunk.subspan(body, table_end - body)))
+      bad_large(begin() + body, "its table of sums reads differently twice");
   }
   check_zero(chunk, std::max(body, table_end), chunk.size(), "behind a large record");
 }
@@ -151,7 +168,8 @@ void ChunkChecker::unreadable(const Error& error) {
     const std::uint64_t next = slot_++ - ahead_begin_;
     const SampleId id{ahead_ids_[next]};
     const layout::Location location = ahead_[next];
-    if (location.large) large_.emplace(Large{.id = id, .address = location.address_bytes, .bad = true, .head = {}, .table = {}});
+    if (location.large)
+      large_.emplace(Large{.id = id, .address = location.address_bytes, .bad = true, .head = {}, .table = {}});
     bad_sample(Finding::What::kRead, id, location.address_bytes, "the record cannot be read: " + error.message);
   }
   next_chunk();
@@ -159,7 +177,8 @@ void ChunkChecker::unreadable(const Error& error) {
 
 Result<void> ChunkChecker::finish() {
   if (slot_ == volume_.size()) return {};
-  return base::make_error(Code::kCorrupt, "the index places {} samples behind the end of the data", volume_.size() - slot_);
+  return base::make_error(Code::kCorrupt, "the index places {} samples behind the end of the data",
+                          volume_.size() - slot_);
 }
 
 }  // namespace dlfs::volume

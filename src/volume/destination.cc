@@ -72,11 +72,12 @@ std::string parent_directory(const std::string& path) {
   return slash == 0 ? "/" : path.substr(0, slash);
 }
 
-Result<std::unique_ptr<Destination>> Destination::open(std::string_view url, bool overwrite, const OpenDevice& open_device) {
+Result<std::unique_ptr<Destination>> Destination::open(std::string_view url, bool overwrite,
+                                                       const OpenDevice& open_device) {
   std::unique_ptr<Destination> destination(new Destination);
   destination->name_ = quoted(url);
   DLFS_TRY_ASSIGN(const block::Url parsed, block::parse_url(url));
-  struct stat status {};
+  struct stat status{};
   const bool file = parsed.scheme == block::Scheme::kFile;
   const bool node = file && stat(parsed.path.c_str(), &status) == 0 && S_ISBLK(status.st_mode);
   if (file && !node) {
@@ -90,9 +91,10 @@ Result<std::unique_ptr<Destination>> Destination::open(std::string_view url, boo
 Destination::~Destination() { abandon(); }
 
 Result<void> Destination::open_file(const std::string& path, bool overwrite, const OpenDevice& open_device) {
-  struct stat status {};
+  struct stat status{};
   path_ = path;
-  if (lstat(path.c_str(), &status) == 0 && S_ISLNK(status.st_mode)) {  // the volume goes where the link points; the link stays
+  if (lstat(path.c_str(), &status) == 0 &&
+      S_ISLNK(status.st_mode)) {  // the volume goes where the link points; the link stays
     char* resolved = realpath(path.c_str(), nullptr);
     if (resolved == nullptr) return base::errno_error(errno, fmt::format("cannot follow the symbolic link {}", name_));
     path_ = resolved;
@@ -101,19 +103,22 @@ Result<void> Destination::open_file(const std::string& path, bool overwrite, con
   replace_ = stat(path_.c_str(), &status) == 0;
   if (!replace_ && errno != ENOENT) return base::errno_error(errno, fmt::format("cannot look at {}", name_));
   if (replace_ && S_ISDIR(status.st_mode)) {
-    return base::make_error(Code::kInvalidArgument, "{} is a directory; give the name of the volume file to write, for example {}", name_,
+    return base::make_error(Code::kInvalidArgument,
+                            "{} is a directory; give the name of the volume file to write, for example {}", name_,
                             quoted(path + (path.ends_with('/') ? "" : "/") + "train.dlfs"));
   }
   if (replace_ && !S_ISREG(status.st_mode)) {
-    return base::make_error(Code::kInvalidArgument, "{} is neither a regular file nor a block device; choose another destination", name_);
+    return base::make_error(Code::kInvalidArgument,
+                            "{} is neither a regular file nor a block device; choose another destination", name_);
   }
   if (replace_ && status.st_size > 0 && !overwrite) {
     return exists_error(name_, file_description(path_, static_cast<std::uint64_t>(status.st_size), open_device));
   }
   directory_ = parent_directory(path_);
-  struct stat directory {};
+  struct stat directory{};
   if (stat(directory_.c_str(), &directory) != 0 || !S_ISDIR(directory.st_mode) || path_.ends_with('/')) {
-    return base::make_error(Code::kNotFound, "there is no directory {} to write {} in; make it first", quoted(directory_), name_);
+    return base::make_error(Code::kNotFound, "there is no directory {} to write {} in; make it first",
+                            quoted(directory_), name_);
   }
   partial_ = path_ + std::string(kPartialSuffix);
   if (auto locked = lock_partial(); !locked.ok()) {
@@ -121,7 +126,8 @@ Result<void> Destination::open_file(const std::string& path, bool overwrite, con
     return locked;
   }
   if (replace_) static_cast<void>(fchmod(lock_.get(), status.st_mode & 0777));
-  DLFS_TRY_ASSIGN(device_, open_device("file:" + partial_, {.write = true, .create = false, .direct = true, .queue_depth = 64}));
+  DLFS_TRY_ASSIGN(device_,
+                  open_device("file:" + partial_, {.write = true, .create = false, .direct = true, .queue_depth = 64}));
   return {};
 }
 
@@ -130,29 +136,37 @@ Result<void> Destination::lock_partial() {
     FileHandle file(::open(partial_.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0666));
     if (!file) {
       const int reason = errno;
-      return base::errno_error(reason, fmt::format("cannot write {}, which becomes {} when it is complete", quoted(partial_), name_));
+      return base::errno_error(
+          reason, fmt::format("cannot write {}, which becomes {} when it is complete", quoted(partial_), name_));
     }
     if (flock(file.get(), LOCK_EX | LOCK_NB) != 0) {
       if (errno != EWOULDBLOCK) return base::errno_error(errno, fmt::format("cannot lock {}", quoted(partial_)));
-      return base::make_error(Code::kBusy, "another process is packing into {} (it holds the lock on {}); wait for it or stop it", name_,
-                              quoted(partial_));
+      return base::make_error(Code::kBusy,
+                              "another process is packing into {} (it holds the lock on {}); wait for it or stop it",
+                              name_, quoted(partial_));
     }
-    struct stat locked {}, named {};
-    // Another packer may have renamed or removed the file between open and lock: then the lock is on a file that is not ours.
+    struct stat locked{}, named{};
+    // Another packer may have renamed or removed the file between open and lock: then the lock is on a file that is not
+    // ours.
     if (fstat(file.get(), &locked) != 0 || lstat(partial_.c_str(), &named) != 0 || !same_file(locked, named)) continue;
-    if (!S_ISREG(locked.st_mode)) return base::make_error(Code::kInvalidArgument, "{} is not a regular file; remove it", quoted(partial_));
-    if (ftruncate(file.get(), 0) != 0) return base::errno_error(errno, fmt::format("cannot empty {}", quoted(partial_)));
+    if (!S_ISREG(locked.st_mode))
+      return base::make_error(Code::kInvalidArgument, "{} is not a regular file; remove it", quoted(partial_));
+    if (ftruncate(file.get(), 0) != 0)
+      return base::errno_error(errno, fmt::format("cannot empty {}", quoted(partial_)));
     lock_ = std::move(file);
     return {};
   }
   return base::make_error(Code::kBusy, "other processes keep packing into {}; wait for them or stop them", name_);
 }
 
-Result<void> Destination::open_in_place(std::string_view url, const std::string& path, bool overwrite, const OpenDevice& open_device) {
+Result<void> Destination::open_in_place(std::string_view url, const std::string& path, bool overwrite,
+                                        const OpenDevice& open_device) {
   if (!path.empty()) {
-    lock_ = FileHandle(::open(path.c_str(), O_RDWR | O_EXCL | O_CLOEXEC));  // O_EXCL: fails while a file system on it is mounted
+    lock_ = FileHandle(
+        ::open(path.c_str(), O_RDWR | O_EXCL | O_CLOEXEC));  // O_EXCL: fails while a file system on it is mounted
     if (!lock_ && errno == EBUSY) {
-      return base::make_error(Code::kBusy, "{} is in use (mounted, or part of another device); unmount it first", name_);
+      return base::make_error(Code::kBusy, "{} is in use (mounted, or part of another device); unmount it first",
+                              name_);
     }
     if (!lock_) return base::errno_error(errno, fmt::format("cannot open {} for writing", name_));
     if (flock(lock_.get(), LOCK_EX | LOCK_NB) != 0) {
@@ -161,14 +175,15 @@ Result<void> Destination::open_in_place(std::string_view url, const std::string&
   }
   DLFS_TRY_ASSIGN(device_, open_device(url, {.write = true, .create = false, .direct = true, .queue_depth = 64}));
   const block::Geometry& geometry = device_->geometry();
-  if (geometry.read_only) return base::make_error(Code::kReadOnly, "{} is read-only; choose another destination", name_);
+  if (geometry.read_only)
+    return base::make_error(Code::kReadOnly, "{} is read-only; choose another destination", name_);
   if (request_unit(geometry) > layout::kSectorBytes) {
     return base::make_error(Code::kUnsupported, "{} has blocks of {} bytes; volumes need blocks of at most {}", name_,
                             request_unit(geometry), layout::kSectorBytes);
   }
   if (geometry.capacity_bytes < kHeaderBytes && !geometry.growable) {
-    return base::make_error(Code::kNoSpace, "{} is too small for a volume: {} bytes are needed at least, {} are there", name_, kHeaderBytes,
-                            geometry.capacity_bytes);
+    return base::make_error(Code::kNoSpace, "{} is too small for a volume: {} bytes are needed at least, {} are there",
+                            name_, kHeaderBytes, geometry.capacity_bytes);
   }
   DLFS_TRY_ASSIGN(const std::vector<std::byte> beginning, read_beginning(*device_));
   DLFS_TRY_ASSIGN(const SuperblockPair pair, read_superblocks(*device_, block::kDefaultTimeout));
@@ -176,7 +191,8 @@ Result<void> Destination::open_in_place(std::string_view url, const std::string&
   const bool zero = std::ranges::all_of(beginning, [](std::byte b) { return b == std::byte{0}; });
   if (!zero && !overwrite) {
     const std::string volume = volume_description(pair);
-    return exists_error(name_, volume.empty() ? fmt::format("foreign data ({})", foreign_description(beginning)) : volume);
+    return exists_error(name_,
+                        volume.empty() ? fmt::format("foreign data ({})", foreign_description(beginning)) : volume);
   }
   return {};
 }
@@ -198,7 +214,8 @@ Result<void> Destination::publish() {
   if (!replace_) {  // nobody may lose a file that was made meanwhile
     renamed = renameat2(AT_FDCWD, partial_.c_str(), AT_FDCWD, path_.c_str(), RENAME_NOREPLACE);
     if (renamed != 0 && errno == EEXIST) {
-      return base::make_error(Code::kExists, "{} was made by somebody else during the pack; it is overwritten only with --force", name_);
+      return base::make_error(
+          Code::kExists, "{} was made by somebody else during the pack; it is overwritten only with --force", name_);
     }
   }
   if (renamed != 0 && rename(partial_.c_str(), path_.c_str()) != 0) {
@@ -210,7 +227,8 @@ Result<void> Destination::publish() {
 
 Result<void> Destination::sync_directory() const {
   const FileHandle directory(::open(directory_.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
-  if (!directory) return base::errno_error(errno, fmt::format("cannot open the directory of {} to make its name durable", name_));
+  if (!directory)
+    return base::errno_error(errno, fmt::format("cannot open the directory of {} to make its name durable", name_));
   if (fsync(directory.get()) != 0 && errno != EINVAL && errno != ENOTSUP) {
     return base::errno_error(errno, fmt::format("cannot make the name of {} durable", name_));
   }

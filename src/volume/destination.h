@@ -15,7 +15,8 @@ namespace dlfs::volume {
 std::string parent_directory(const std::string& path);
 inline constexpr std::string_view kPartialSuffix = ".partial";
 
-// **Lifetime**: destroyed without publish(), it leaves the place as it was (file) or as far as it was written (device). **Thread**: one.
+// **Lifetime**: destroyed without publish(), it leaves the place as it was (file) or as far as it was written (device).
+// **Thread**: one.
 class Destination {
  public:
   // Refuses what must not be overwritten. A regular file is opened as PATH.partial, locked against other packers.
@@ -43,16 +44,17 @@ class Destination {
  private:
   Destination() = default;
   Result<void> open_file(const std::string& path, bool overwrite, const OpenDevice& open_device);
-  Result<void> open_in_place(std::string_view url, const std::string& path, bool overwrite, const OpenDevice& open_device);
+  Result<void> open_in_place(std::string_view url, const std::string& path, bool overwrite,
+                             const OpenDevice& open_device);
   Result<void> lock_partial();
   Result<void> sync_directory() const;
 
   std::string name_, directory_, path_, partial_;
-  bool replace_ = false;          // PATH was there when we began
+  bool replace_ = false;  // PATH was there when we began
   bool published_ = false;
   std::uint64_t previous_generation_ = 0;
   base::ForkGuard guard_;
-  FileHandle lock_;               // PATH.partial, or the block device
+  FileHandle lock_;  // PATH.partial, or the block device
   std::unique_ptr<block::BlockDevice> device_;
 };
 

@@ -25,14 +25,15 @@ OpenDevice default_open_device() {
   return [](std::string_view url, const block::OpenOptions& options) { return block::open_device(url, options); };
 }
 
-Result<std::size_t> wait_completions(block::BlockDevice& device, std::span<block::Completion> into, std::chrono::milliseconds timeout) {
+Result<std::size_t> wait_completions(block::BlockDevice& device, std::span<block::Completion> into,
+                                     std::chrono::milliseconds timeout) {
   const auto deadline = steady_clock::now() + timeout;
   for (;;) {
     if (const std::size_t count = device.poll(into); count > 0) return count;
     const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(deadline - steady_clock::now());
     if (left.count() <= 0) {
-      return base::make_error(Code::kTimedOut, "'{}' did not answer for {} ms ({} requests are outstanding)", device.url(),
-                              timeout.count(), device.in_flight());
+      return base::make_error(Code::kTimedOut, "'{}' did not answer for {} ms ({} requests are outstanding)",
+                              device.url(), timeout.count(), device.in_flight());
     }
     pollfd descriptor{device.wait_descriptor(), POLLIN, 0};
     const int wait_ms = static_cast<int>(std::min<std::int64_t>(left.count() + 1, 1000));
@@ -47,7 +48,7 @@ std::uint64_t request_unit(const block::Geometry& geometry) noexcept {
 }
 
 void abandon_memory(base::Arena memory) noexcept {
-  union Undestroyed {   // the mapping stays when this goes
+  union Undestroyed {  // the mapping stays when this goes
     Undestroyed() {}
     ~Undestroyed() {}
     base::Arena arena;
@@ -68,9 +69,14 @@ Result<base::Arena> read_range(block::BlockDevice& device, std::uint64_t offset_
 
 ReadStream::ReadStream(block::BlockDevice& device, base::Arena memory, std::uint32_t piece_bytes, std::uint64_t begin,
                        std::uint64_t end, std::chrono::milliseconds timeout)
-    : device_(device), memory_(std::move(memory)), piece_bytes_(piece_bytes), begin_(begin), end_(end),
+    : device_(device),
+      memory_(std::move(memory)),
+      piece_bytes_(piece_bytes),
+      begin_(begin),
+      end_(end),
       pieces_((end - begin + piece_bytes - 1) / piece_bytes),
-      slots_(std::min<std::uint64_t>(round_up(memory_.bytes().size(), piece_bytes) / piece_bytes, pieces_)), timeout_(timeout) {
+      slots_(std::min<std::uint64_t>(round_up(memory_.bytes().size(), piece_bytes) / piece_bytes, pieces_)),
+      timeout_(timeout) {
   DLFS_CHECK(begin <= end);
   // The last slot may be shorter than a piece only when nothing wraps.
   if (slots_ < pieces_) slots_ = memory_.bytes().size() / piece_bytes;
@@ -96,8 +102,11 @@ std::uint64_t ReadStream::length_of(std::uint64_t piece) const noexcept {
 
 block::Request ReadStream::request_of(std::uint64_t piece) const noexcept {
   const std::uint64_t length = round_up(length_of(piece), request_unit(device_.geometry()));
-  return {.op = block::Op::kRead, .data = memory_.bytes().data() + piece % slots_ * piece_bytes_,
-          .length_bytes = static_cast<std::uint32_t>(length), .offset_bytes = begin_ + piece * piece_bytes_, .user_data = piece};
+  return {.op = block::Op::kRead,
+          .data = memory_.bytes().data() + piece % slots_ * piece_bytes_,
+          .length_bytes = static_cast<std::uint32_t>(length),
+          .offset_bytes = begin_ + piece * piece_bytes_,
+          .user_data = piece};
 }
 
 void ReadStream::submit_more() noexcept {
@@ -131,7 +140,8 @@ Result<ReadStream::Piece> ReadStream::next() {
   ++delivered_;
   shown_ = slots_ < pieces_;
   const block::Request request = request_of(piece);
-  Piece result{.offset_bytes = request.offset_bytes, .bytes = {request.data, length_of(piece)}, .failed = false, .error = {}};
+  Piece result{
+      .offset_bytes = request.offset_bytes, .bytes = {request.data, length_of(piece)}, .failed = false, .error = {}};
   if (state.completion.errno_value != 0 || state.completion.nvme_status != 0) {
     result.failed = true;
     result.error = block::completion_error(device_, request, state.completion);

@@ -8,8 +8,8 @@
 namespace dlfs::volume {
 namespace {
 
-constexpr std::size_t kMaxIdle = 16;              // handles
-constexpr std::size_t kNameBlocks = 64;           // of 16 KiB
+constexpr std::size_t kMaxIdle = 16;     // handles
+constexpr std::size_t kNameBlocks = 64;  // of 16 KiB
 constexpr std::size_t kKeptBufferBytes = 1u << 20;
 
 }  // namespace

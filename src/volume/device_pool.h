@@ -24,14 +24,16 @@ class DeviceLease {
  public:
   explicit DeviceLease(std::unique_ptr<block::BlockDevice> device) noexcept : device_(std::move(device)) {}
   block::BlockDevice& device() noexcept { return *device_; }
-  // Reads any range, aligned as the device needs; the view is valid until the next read. **Errors**: kIo, kTimedOut, kOutOfMemory.
-  Result<std::span<const std::byte>> read(std::uint64_t offset_bytes, std::uint64_t length_bytes, std::chrono::milliseconds timeout);
+  // Reads any range, aligned as the device needs; the view is valid until the next read. **Errors**: kIo, kTimedOut,
+  // kOutOfMemory.
+  Result<std::span<const std::byte>> read(std::uint64_t offset_bytes, std::uint64_t length_bytes,
+                                          std::chrono::milliseconds timeout);
   bool reusable() const noexcept { return device_->in_flight() == 0; }
-  void trim();   // gives a large buffer back to the system
+  void trim();  // gives a large buffer back to the system
 
  private:
   base::Arena buffer_;
-  std::unique_ptr<block::BlockDevice> device_;   // goes before the buffer that it may still be filling
+  std::unique_ptr<block::BlockDevice> device_;  // goes before the buffer that it may still be filling
 };
 
 // A large sample whose head and table were read and verified.
@@ -40,8 +42,8 @@ struct LargeSample {
   std::vector<std::byte> table;
 };
 
-// **Thread**: any. **fork**: the child gets its own handles; what the parent left is neither used nor freed there, since another thread
-// of the parent may have been in the middle of it.
+// **Thread**: any. **fork**: the child gets its own handles; what the parent left is neither used nor freed there,
+// since another thread of the parent may have been in the middle of it.
 class DevicePool {
  public:
   using Open = std::function<Result<std::unique_ptr<block::BlockDevice>>()>;
@@ -63,7 +65,7 @@ class DevicePool {
   }
   void give(std::unique_ptr<DeviceLease> lease) const;
 
-  Block cached_names(std::uint64_t block) const;                     // null when it is not there
+  Block cached_names(std::uint64_t block) const;  // null when it is not there
   void cache_names(std::uint64_t block, Block bytes) const;
   std::shared_ptr<const LargeSample> cached_large(SampleId id) const;
   void cache_large(std::shared_ptr<const LargeSample> sample) const;
@@ -73,9 +75,9 @@ class DevicePool {
     base::ForkGuard guard;
     std::mutex mutex;
     std::vector<std::unique_ptr<DeviceLease>> idle;
-    std::list<std::pair<std::uint64_t, Block>> names;                // the most recent in front
+    std::list<std::pair<std::uint64_t, Block>> names;  // the most recent in front
     std::shared_ptr<const LargeSample> large;
-    State* inherited = nullptr;                                      // the parent's: kept, not touched
+    State* inherited = nullptr;  // the parent's: kept, not touched
   };
   State& state() const;
   Result<std::unique_ptr<DeviceLease>> take() const;

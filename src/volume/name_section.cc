@@ -16,7 +16,11 @@ namespace {
 // How many suspicious hashes are looked into in one pass over the names: a bound on the names in memory.
 constexpr std::size_t kSuspectsInOnePass = 1024;
 
-struct Suspect { std::uint64_t hash; SampleId id; std::string name; };
+struct Suspect {
+  std::uint64_t hash;
+  SampleId id;
+  std::string name;
+};
 
 Result<void> confirm(NameSpool& names, std::span<const std::uint64_t> suspicious, std::uint32_t salt) {
   std::vector<Suspect> seen;
@@ -26,8 +30,9 @@ Result<void> confirm(NameSpool& names, std::span<const std::uint64_t> suspicious
     if (!std::ranges::binary_search(suspicious, hash)) return true;
     for (const Suspect& other : seen) {
       if (other.hash != hash || other.name != name) continue;
-      duplicate = base::make_error(Code::kDuplicateName, "samples {} and {} have the same name '{}'; rename one of them, or pack without names",
-                                   other.id.value, id.value, base::escape(name));
+      duplicate = base::make_error(
+          Code::kDuplicateName, "samples {} and {} have the same name '{}'; rename one of them, or pack without names",
+          other.id.value, id.value, base::escape(name));
       return false;
     }
     seen.push_back({hash, id, std::string(name)});
@@ -40,13 +45,18 @@ Result<void> confirm(NameSpool& names, std::span<const std::uint64_t> suspicious
 }  // namespace
 
 NameSectionWriter::NameSectionWriter(std::uint32_t salt, std::uint64_t sample_count, NewBlock new_block, Write write)
-    : salt_(salt), builder_(salt), new_block_(std::move(new_block)), write_(std::move(write)), block_(layout::kNameBlockBytes) {
+    : salt_(salt),
+      builder_(salt),
+      new_block_(std::move(new_block)),
+      write_(std::move(write)),
+      block_(layout::kNameBlockBytes) {
   hashes_.reserve(sample_count);
 }
 
 Result<void> NameSectionWriter::add(SampleId id, std::string_view name) {
   if (id.value != hashes_.size()) {
-    return base::make_error(Code::kInvalidArgument, "sample {} was never appended although sample {} was; ids are 0, 1, 2, ... without a gap",
+    return base::make_error(Code::kInvalidArgument,
+                            "sample {} was never appended although sample {} was; ids are 0, 1, 2, ... without a gap",
                             hashes_.size(), id.value);
   }
   hashes_.push_back(directory::name_hash(name, salt_));
@@ -69,7 +79,8 @@ Result<void> refuse_duplicates(NameSpool& names, std::vector<std::uint64_t> hash
   std::ranges::sort(hashes);
   std::vector<std::uint64_t> suspicious;
   for (std::size_t i = 1; i < hashes.size(); ++i) {
-    if (hashes[i] == hashes[i - 1] && (suspicious.empty() || suspicious.back() != hashes[i])) suspicious.push_back(hashes[i]);
+    if (hashes[i] == hashes[i - 1] && (suspicious.empty() || suspicious.back() != hashes[i]))
+      suspicious.push_back(hashes[i]);
   }
   std::span<const std::uint64_t> rest = suspicious;
   while (!rest.empty()) {

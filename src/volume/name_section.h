@@ -13,7 +13,8 @@
 
 namespace dlfs::volume {
 
-// Makes name blocks of names that come in ascending order of id. **Memory**: 8 bytes a sample for take_hashes(). **Thread**: one.
+// Makes name blocks of names that come in ascending order of id. **Memory**: 8 bytes a sample for take_hashes().
+// **Thread**: one.
 class NameSectionWriter {
  public:
   using NewBlock = std::function<void(SampleId first)>;

@@ -29,20 +29,23 @@ constexpr std::size_t kDealBufferBytes = 16u << 10;
 // Makes a file that nobody else sees and that is gone when the descriptor is closed, also after a kill.
 int open_unlinked(const std::string& directory) {
   const int anonymous = open(directory.c_str(), O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
-  if (anonymous >= 0 || (errno != EOPNOTSUPP && errno != EISDIR && errno != EINVAL && errno != ENOENT)) return anonymous;
+  if (anonymous >= 0 || (errno != EOPNOTSUPP && errno != EISDIR && errno != EINVAL && errno != ENOENT))
+    return anonymous;
   std::string path = directory + "/.dlfs-names-XXXXXX";  // file systems without O_TMPFILE
   const int named = mkostemp(path.data(), O_CLOEXEC);
   if (named >= 0) unlink(path.c_str());
   return named;
 }
 
-Result<void> write_fully(int file, std::span<const std::byte> bytes, std::uint64_t offset, const std::string& directory) {
+Result<void> write_fully(int file, std::span<const std::byte> bytes, std::uint64_t offset,
+                         const std::string& directory) {
   while (!bytes.empty()) {
     const ssize_t count = pwrite(file, bytes.data(), bytes.size(), static_cast<off_t>(offset));
     if (count < 0 && errno == EINTR) continue;
     if (count < 0) {
-      return base::errno_error(errno, fmt::format("cannot write the temporary file for names in '{}' (choose another spool directory)",
-                                                  base::escape(directory)));
+      return base::errno_error(
+          errno, fmt::format("cannot write the temporary file for names in '{}' (choose another spool directory)",
+                             base::escape(directory)));
     }
     bytes = bytes.subspan(static_cast<std::size_t>(count));
     offset += static_cast<std::uint64_t>(count);
@@ -70,14 +73,19 @@ void append_entry(std::vector<std::byte>& to, SampleId id, std::string_view name
   std::memcpy(to.data() + at + kEntryHeader, name.data(), name.size());
 }
 
-struct Entry { SampleId id; std::string_view name; std::size_t bytes = 0; };
+struct Entry {
+  SampleId id;
+  std::string_view name;
+  std::size_t bytes = 0;
+};
 // The entry at the front of `bytes`; its bytes are 0 when it is not there whole.
 Entry entry_at(std::span<const std::byte> bytes) {
   if (bytes.size() < kEntryHeader) return {};
   const std::size_t length = base::load_le<std::uint16_t>(bytes.data() + 4);
   if (bytes.size() < kEntryHeader + length) return {};
   return {SampleId{base::load_le<std::uint32_t>(bytes.data())},
-          {reinterpret_cast<const char*>(bytes.data()) + kEntryHeader, length}, kEntryHeader + length};
+          {reinterpret_cast<const char*>(bytes.data()) + kEntryHeader, length},
+          kEntryHeader + length};
 }
 
 }  // namespace
@@ -104,8 +112,9 @@ Result<FileHandle> NameSpool::make_file() {
     directory_ = directory;
     if (FileHandle file(open_unlinked(directory)); file) return file;
   }
-  return base::errno_error(errno, fmt::format("cannot make a temporary file for names in '{}' (choose a spool directory)",
-                                              base::escape(directory_)));
+  return base::errno_error(errno,
+                           fmt::format("cannot make a temporary file for names in '{}' (choose a spool directory)",
+                                       base::escape(directory_)));
 }
 
 Result<void> NameSpool::add(SampleId id, std::string_view name) {
@@ -177,7 +186,10 @@ std::vector<NameSpool::Bucket> NameSpool::plan_buckets() const {
 Result<void> NameSpool::deal() {
   DLFS_TRY_ASSIGN(sorted_, make_file());
   buckets_ = plan_buckets();
-  struct Pending { std::vector<std::byte> bytes; std::uint64_t written = 0; };
+  struct Pending {
+    std::vector<std::byte> bytes;
+    std::uint64_t written = 0;
+  };
   std::vector<Pending> pending(buckets_.size());
   auto flush_bucket = [&](std::size_t i) -> Result<void> {
     DLFS_TRY(write_fully(sorted_.get(), pending[i].bytes, buckets_[i].offset + pending[i].written, directory_));
@@ -204,11 +216,14 @@ Result<void> NameSpool::deal() {
 Result<bool> NameSpool::visit_bucket(const Bucket& bucket, const Visit& visit) const {
   std::vector<std::byte> memory(bucket.bytes);
   DLFS_TRY(read_fully(sorted_.get(), memory, bucket.offset));
-  struct Position { std::uint32_t id, offset; };
+  struct Position {
+    std::uint32_t id, offset;
+  };
   std::vector<Position> positions;
   for (std::size_t at = 0; at < memory.size();) {
     const Entry entry = entry_at(std::span(memory).subspan(at));
-    if (entry.bytes == 0) return base::make_error(Code::kIo, "the temporary file for names was changed by somebody else");
+    if (entry.bytes == 0)
+      return base::make_error(Code::kIo, "the temporary file for names was changed by somebody else");
     positions.push_back({entry.id.value, static_cast<std::uint32_t>(at)});
     at += entry.bytes;
   }

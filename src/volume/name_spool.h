@@ -26,36 +26,40 @@ class FileHandle {
   int descriptor_;
 };
 
-// Names come in any order of id. When they came in ascending order they are read back as they lie; otherwise they are dealt once
-// into ranges of ids that fit in memory, and each range is sorted there. **Memory**: fixed buffers below 64 MiB and 8 bytes for
-// every 4096 samples. **Thread**: one.
+// Names come in any order of id. When they came in ascending order they are read back as they lie; otherwise they are
+// dealt once into ranges of ids that fit in memory, and each range is sorted there. **Memory**: fixed buffers below 64
+// MiB and 8 bytes for every 4096 samples. **Thread**: one.
 class NameSpool {
  public:
-  // The file is made in the first directory that takes it. **Errors**: kIo, kNoSpace, kReadOnly: names the last one tried.
+  // The file is made in the first directory that takes it. **Errors**: kIo, kNoSpace, kReadOnly: names the last one
+  // tried.
   static Result<NameSpool> create(std::vector<std::string> directories);
 
   Result<void> add(SampleId id, std::string_view name);
-  // Calls `visit` for every name in ascending order of id, until it returns false. May be called again. No add() afterwards.
+  // Calls `visit` for every name in ascending order of id, until it returns false. May be called again. No add()
+  // afterwards.
   Result<void> for_each(const std::function<Result<bool>(SampleId, std::string_view)>& visit);
 
  private:
-  struct Bucket { std::uint64_t first_group = 0, offset = 0, bytes = 0; };
+  struct Bucket {
+    std::uint64_t first_group = 0, offset = 0, bytes = 0;
+  };
   using Visit = std::function<Result<bool>(SampleId, std::string_view)>;
   Result<FileHandle> make_file();
   Result<void> flush();
   Result<void> deal();
   std::vector<Bucket> plan_buckets() const;
   Result<bool> visit_bucket(const Bucket& bucket, const Visit& visit) const;
-  Result<bool> visit_file(const Visit& visit) const;   // in the order of arrival
+  Result<bool> visit_file(const Visit& visit) const;  // in the order of arrival
 
   std::vector<std::string> directories_;
   FileHandle file_, sorted_;
-  std::string directory_;                     // where the file lies, for errors
+  std::string directory_;  // where the file lies, for errors
   std::vector<std::byte> buffer_;
-  std::uint64_t written_ = 0;                 // bytes of the file, without the buffer
+  std::uint64_t written_ = 0;  // bytes of the file, without the buffer
   bool ascending_ = true, any_ = false, dealt_ = false;
   std::uint32_t last_ = 0;
-  std::vector<std::uint64_t> group_bytes_;    // by id / kGroupIds
+  std::vector<std::uint64_t> group_bytes_;  // by id / kGroupIds
   std::vector<Bucket> buckets_;
 };
 

@@ -12,17 +12,24 @@
 namespace dlfs::volume {
 namespace {
 
-// A chunk with less room than this part of it is written when a record does not fit; one with more waits for a smaller record.
+// A chunk with less room than this part of it is written when a record does not fit; one with more waits for a smaller
+// record.
 constexpr std::uint64_t kFullPart = 64;
 // In the order of arrival only these many chunks stay open, so that neighbours in time stay neighbours on the media.
 constexpr std::size_t kMaxOpenInOrder = 16;
 
-std::uint32_t padded(std::uint32_t length) { return static_cast<std::uint32_t>(round_up(length, layout::kRecordAlign)); }
+std::uint32_t padded(std::uint32_t length) {
+  return static_cast<std::uint32_t>(round_up(length, layout::kRecordAlign));
+}
 
 }  // namespace
 
 Placer::Placer(WriteQueue& queue, std::size_t max_open, std::uint64_t seed, Final final, WriteChunk write)
-    : queue_(queue), max_open_(max_open), chunk_bytes_(queue.buffer_bytes()), prng_(seed), final_(std::move(final)),
+    : queue_(queue),
+      max_open_(max_open),
+      chunk_bytes_(queue.buffer_bytes()),
+      prng_(seed),
+      final_(std::move(final)),
       write_(std::move(write)) {}
 
 Result<std::span<std::byte>> Placer::place(SampleId id, std::uint32_t length_bytes, std::uint64_t hash, bool shuffle) {
@@ -66,7 +73,9 @@ Result<std::size_t> Placer::make_room(std::uint32_t size, bool shuffle) {
 // A random chunk that has room or is as good as full; nothing when none is.
 std::optional<std::size_t> Placer::pick_shuffled(std::uint32_t size) {
   const std::size_t start = prng_.below(open_.size());
-  const auto good = [&](std::size_t i) { return open_[i].room() >= size || open_[i].room() < chunk_bytes_ / kFullPart; };
+  const auto good = [&](std::size_t i) {
+    return open_[i].room() >= size || open_[i].room() < chunk_bytes_ / kFullPart;
+  };
   for (std::size_t i = 0; i < open_.size(); ++i) {
     const std::size_t index = (start + i) % open_.size();
     if (good(index)) return index;
@@ -136,7 +145,8 @@ void Placer::move_records(OpenChunk& donor, std::span<OpenChunk> targets) {
       std::memcpy(add(*target, record).data(), bytes, record.length_bytes);
       continue;
     }
-    std::memmove(donor.buffer.data() + used, bytes, size);  // offsets ascend, so nothing that is still needed is overwritten
+    std::memmove(donor.buffer.data() + used, bytes,
+                 size);  // offsets ascend, so nothing that is still needed is overwritten
     record.offset_bytes = used;
     used += size;
     staying.push_back(record);
@@ -153,8 +163,10 @@ Result<void> Placer::finish() {
     move_records(open_[donor], std::span(open_).subspan(first, donor - first));
   }
   for (OpenChunk& chunk : open_) {
-    if (chunk.records.empty()) queue_.release(chunk.buffer);
-    else DLFS_TRY(write(chunk));
+    if (chunk.records.empty())
+      queue_.release(chunk.buffer);
+    else
+      DLFS_TRY(write(chunk));
   }
   open_.clear();
   return {};

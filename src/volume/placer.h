@@ -31,8 +31,8 @@ class Placer {
   // At most `max_open` chunks are open; `queue` has more buffers than that.
   Placer(WriteQueue& queue, std::size_t max_open, std::uint64_t seed, Final final, WriteChunk write);
 
-  // Room for a record of `length_bytes` (at most a chunk) that the caller fills at once. With `shuffle`, in a random chunk with room;
-  // else in the first. **Errors**: of writes.
+  // Room for a record of `length_bytes` (at most a chunk) that the caller fills at once. With `shuffle`, in a random
+  // chunk with room; else in the first. **Errors**: of writes.
   Result<std::span<std::byte>> place(SampleId id, std::uint32_t length_bytes, std::uint64_t hash, bool shuffle);
 
   // The next chunks in a row, for one large record: the address of the first.
@@ -42,7 +42,7 @@ class Placer {
 
   // Repacks the open chunks so that few are partly filled, and writes them.
   Result<void> finish();
-  std::uint64_t used_bytes() const noexcept { return next_chunk_ * chunk_bytes_; }   // of the data area: whole chunks
+  std::uint64_t used_bytes() const noexcept { return next_chunk_ * chunk_bytes_; }  // of the data area: whole chunks
 
  private:
   struct OpenChunk {
@@ -56,8 +56,8 @@ class Placer {
   Result<std::size_t> make_room(std::uint32_t size, bool shuffle);
   std::size_t fullest() const noexcept;
   Result<void> open_one();
-  Result<void> renew(std::size_t index);              // writes the chunk and begins an empty one in its place
-  Result<void> close(std::size_t index);              // writes the chunk; it is open no more
+  Result<void> renew(std::size_t index);  // writes the chunk and begins an empty one in its place
+  Result<void> close(std::size_t index);  // writes the chunk; it is open no more
   Result<void> write(OpenChunk& chunk);
   static std::span<std::byte> add(OpenChunk& chunk, PlacedRecord record);
   static void move_records(OpenChunk& donor, std::span<OpenChunk> targets);

@@ -14,7 +14,8 @@ using layout::FieldValue;
 using layout::Schema;
 
 std::string sample_text(SampleId id, std::string_view name) {
-  return name.empty() ? fmt::format("sample {}", id.value) : fmt::format("sample {} ('{}')", id.value, base::escape(name));
+  return name.empty() ? fmt::format("sample {}", id.value)
+                      : fmt::format("sample {} ('{}')", id.value, base::escape(name));
 }
 
 // Length of the UTF-8 sequence at the front, 0 when there is none (RFC 3629: no overlong forms, no surrogates).
@@ -35,12 +36,14 @@ std::size_t sequence_bytes(std::span<const std::byte> bytes) noexcept {
 
 Result<void> check_value(const Field& field, SampleId id, std::string_view name, FieldValue value) {
   if (field.fixed() && value.size() != field.fixed_bytes()) {
-    return base::make_error(Code::kSchemaMismatch, "{}: field '{}' takes {} bytes of {}, {} were given", sample_text(id, name), field.name,
-                            field.fixed_bytes(), layout::dtype_name(field.dtype), value.size());
+    return base::make_error(Code::kSchemaMismatch, "{}: field '{}' takes {} bytes of {}, {} were given",
+                            sample_text(id, name), field.name, field.fixed_bytes(), layout::dtype_name(field.dtype),
+                            value.size());
   }
   if (field.kind != layout::Kind::kText) return {};
   if (const std::size_t valid = valid_utf8_bytes(value); valid != value.size()) {
-    return base::make_error(Code::kSchemaMismatch, "{}: field '{}' is text, but its byte {} is not UTF-8; declare it as bytes or convert it",
+    return base::make_error(Code::kSchemaMismatch,
+                            "{}: field '{}' is text, but its byte {} is not UTF-8; declare it as bytes or convert it",
                             sample_text(id, name), field.name, valid);
   }
   return {};
@@ -48,35 +51,40 @@ Result<void> check_value(const Field& field, SampleId id, std::string_view name,
 
 Result<void> check_total(SampleId id, std::string_view name, std::uint64_t total) {
   if (total <= layout::kMaxSampleBytes) return {};
-  return base::make_error(Code::kSchemaMismatch, "{} has {} bytes; a sample has at most {} (64 GiB)", sample_text(id, name), total,
-                          layout::kMaxSampleBytes);
+  return base::make_error(Code::kSchemaMismatch, "{} has {} bytes; a sample has at most {} (64 GiB)",
+                          sample_text(id, name), total, layout::kMaxSampleBytes);
 }
 
-Result<void> check_count(const Schema& schema, SampleId id, std::string_view name, std::size_t given, std::size_t expected) {
+Result<void> check_count(const Schema& schema, SampleId id, std::string_view name, std::size_t given,
+                         std::size_t expected) {
   if (given == expected) return {};
-  return base::make_error(Code::kSchemaMismatch, "{}: {} fields were given, {} are expected (the schema is '{}')", sample_text(id, name), given,
-                          expected, schema.to_string());
+  return base::make_error(Code::kSchemaMismatch, "{}: {} fields were given, {} are expected (the schema is '{}')",
+                          sample_text(id, name), given, expected, schema.to_string());
 }
 
 }  // namespace
 
 Result<void> check_name(SampleId id, std::string_view name) {
   if (name.empty()) {
-    return base::make_error(Code::kInvalidArgument, "sample {} has no name; give it one of 1 to {} bytes, or pack without names", id.value,
+    return base::make_error(Code::kInvalidArgument,
+                            "sample {} has no name; give it one of 1 to {} bytes, or pack without names", id.value,
                             layout::kMaxNameBytes);
   }
   if (name.size() > layout::kMaxNameBytes) {
-    return base::make_error(Code::kInvalidArgument, "the name of sample {} has {} bytes; at most {} are possible (it begins '{}')", id.value,
+    return base::make_error(Code::kInvalidArgument,
+                            "the name of sample {} has {} bytes; at most {} are possible (it begins '{}')", id.value,
                             name.size(), layout::kMaxNameBytes, base::escape(name.substr(0, 60)));
   }
   if (name.find('\0') != std::string_view::npos) {
-    return base::make_error(Code::kInvalidArgument, "the name of sample {} ('{}') holds a NUL byte; any other byte is possible", id.value,
+    return base::make_error(Code::kInvalidArgument,
+                            "the name of sample {} ('{}') holds a NUL byte; any other byte is possible", id.value,
                             base::escape(name.substr(0, 200)));
   }
   return {};
 }
 
-Result<void> check_fields(const Schema& schema, SampleId id, std::string_view name, std::span<const FieldValue> fields) {
+Result<void> check_fields(const Schema& schema, SampleId id, std::string_view name,
+                          std::span<const FieldValue> fields) {
   DLFS_TRY(check_count(schema, id, name, fields.size(), schema.fields.size()));
   std::uint64_t total = 0;
   for (std::size_t i = 0; i < fields.size(); ++i) {
@@ -86,8 +94,8 @@ Result<void> check_fields(const Schema& schema, SampleId id, std::string_view na
   return check_total(id, name, total);
 }
 
-Result<void> check_stream_fields(const Schema& schema, SampleId id, std::string_view name, std::span<const FieldValue> fields,
-                                 std::size_t streamed, std::uint64_t length_bytes) {
+Result<void> check_stream_fields(const Schema& schema, SampleId id, std::string_view name,
+                                 std::span<const FieldValue> fields, std::size_t streamed, std::uint64_t length_bytes) {
   DLFS_TRY(check_count(schema, id, name, fields.size(), schema.fields.size() - 1));
   DLFS_TRY(check_total(id, name, length_bytes));
   std::uint64_t total = length_bytes;

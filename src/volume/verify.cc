@@ -24,9 +24,15 @@ constexpr std::uint32_t kDepth = 32;
 // Walks over the device once, front to back, region by region.
 class Verifier {
  public:
-  Verifier(const Volume& volume, block::BlockDevice& device, block::BlockDevice& second, const std::function<void(const Finding&)>& found,
+  Verifier(const Volume& volume, block::BlockDevice& device, block::BlockDevice& second,
+           const std::function<void(const Finding&)>& found,
            const std::function<bool(std::uint64_t, std::uint64_t)>& progress)
-      : volume_(volume), superblock_(volume.superblock()), device_(device), second_(second), found_(found), progress_(progress) {}
+      : volume_(volume),
+        superblock_(volume.superblock()),
+        device_(device),
+        second_(second),
+        found_(found),
+        progress_(progress) {}
 
   Result<VerifyReport> run();
 
@@ -41,21 +47,22 @@ class Verifier {
   Result<void> unreadable_chunks(const ReadStream::Piece& piece, ChunkChecker& checker);
   Result<void> names();
   void name_block(std::uint64_t offset, std::span<const std::byte> bytes);
-  void check_index_of(SampleId id, std::uint64_t hash, std::string_view name, std::uint64_t block, std::uint64_t offset);
+  void check_index_of(SampleId id, std::uint64_t hash, std::string_view name, std::uint64_t block,
+                      std::uint64_t offset);
   Result<void> section(const char* what, const Extent& extent);
   void report(Finding finding);
 
   const Volume& volume_;
   const layout::Superblock& superblock_;
   block::BlockDevice& device_;
-  block::BlockDevice& second_;          // for what is read out of turn
+  block::BlockDevice& second_;  // for what is read out of turn
   const std::function<void(const Finding&)>& found_;
   const std::function<bool(std::uint64_t, std::uint64_t)>& progress_;
   VerifyReport report_;
-  std::uint64_t next_name_ = 0;         // id
+  std::uint64_t next_name_ = 0;  // id
   bool names_damaged_ = false;
   std::vector<SampleId> candidates_;
-  std::vector<std::uint64_t> hashes_, first_;   // of the names of one block
+  std::vector<std::uint64_t> hashes_, first_;  // of the names of one block
 };
 
 void Verifier::report(Finding finding) {
@@ -67,8 +74,10 @@ Result<void> Verifier::walk(std::uint64_t begin, std::uint64_t end, const Visit&
   if (begin >= end) return {};
   const std::uint64_t piece_bytes = std::max<std::uint64_t>(kMinPieceBytes, superblock_.chunk_bytes);
   const std::uint64_t slots = std::max<std::uint64_t>(2, kInFlightBytes / piece_bytes);
-  DLFS_TRY_ASSIGN(base::Arena memory, base::Arena::create(std::min(slots * piece_bytes, round_up(end - begin, piece_bytes))));
-  ReadStream stream(device_, std::move(memory), static_cast<std::uint32_t>(piece_bytes), begin, end, volume_.options().timeout);
+  DLFS_TRY_ASSIGN(base::Arena memory,
+                  base::Arena::create(std::min(slots * piece_bytes, round_up(end - begin, piece_bytes))));
+  ReadStream stream(device_, std::move(memory), static_cast<std::uint32_t>(piece_bytes), begin, end,
+                    volume_.options().timeout);
   while (!stream.done()) {
     DLFS_TRY_ASSIGN(const ReadStream::Piece piece, stream.next());
     DLFS_TRY(visit(piece));
@@ -80,7 +89,8 @@ Result<void> Verifier::walk(std::uint64_t begin, std::uint64_t end, const Visit&
 Result<void> Verifier::advance(std::uint64_t bytes) {
   report_.bytes += bytes;
   if (!progress_ || progress_(report_.bytes, superblock_.device_bytes)) return {};
-  return base::make_error(Code::kInterrupted, "verify was stopped after {} of {} bytes", report_.bytes, superblock_.device_bytes);
+  return base::make_error(Code::kInterrupted, "verify was stopped after {} of {} bytes", report_.bytes,
+                          superblock_.device_bytes);
 }
 
 Result<void> Verifier::superblocks() {
@@ -91,8 +101,9 @@ Result<void> Verifier::superblocks() {
     DLFS_TRY(advance(layout::kSuperblockBytes));
     if (!slot.error && std::ranges::equal(slot.raw, expected)) continue;
     Finding finding{.what = Finding::What::kSuperblock, .device_offset = layout::kSuperblockOffsets[i]};
-    finding.message = fmt::format("superblock {} at byte {} {}", i, finding.device_offset,
-                                  slot.error ? "is bad: " + slot.error->message : "differs from the one that was mounted");
+    finding.message =
+        fmt::format("superblock {} at byte {} {}", i, finding.device_offset,
+                    slot.error ? "is bad: " + slot.error->message : "differs from the one that was mounted");
     report(std::move(finding));
   }
   return {};
@@ -153,32 +164,37 @@ Result<void> Verifier::data() {
   return {};
 }
 
-// A piece of several chunks could not be read: each of them is tried alone, so that only what is really lost is reported.
+// A piece of several chunks could not be read: each of them is tried alone, so that only what is really lost is
+// reported.
 Result<void> Verifier::unreadable_chunks(const ReadStream::Piece& piece, ChunkChecker& checker) {
   for (std::uint64_t at = 0; at < piece.bytes.size(); at += superblock_.chunk_bytes) {
     const auto again = read_range(second_, piece.offset_bytes + at, superblock_.chunk_bytes, volume_.options().timeout);
-    if (again.ok()) checker.check(again->bytes().first(superblock_.chunk_bytes));
-    else if (again.error().code == Code::kTimedOut) return again.error();
-    else checker.unreadable(again.error());
+    if (again.ok())
+      checker.check(again->bytes().first(superblock_.chunk_bytes));
+    else if (again.error().code == Code::kTimedOut)
+      return again.error();
+    else
+      checker.unreadable(again.error());
   }
   return {};
 }
 
 Result<void> Verifier::names() {
   const Extent& extent = superblock_.names;
-  DLFS_TRY(walk(extent.offset_bytes, extent.offset_bytes + extent.length_bytes, [&](const ReadStream::Piece& piece) -> Result<void> {
-    if (piece.failed) {
-      names_damaged_ = true;
-      Finding finding{.what = Finding::What::kRead, .device_offset = piece.offset_bytes};
-      finding.message = "names cannot be read: " + piece.error.message;
-      report(std::move(finding));
-      return {};
-    }
-    for (std::uint64_t at = 0; at < piece.bytes.size(); at += layout::kNameBlockBytes) {
-      name_block(piece.offset_bytes + at, piece.bytes.subspan(at, layout::kNameBlockBytes));
-    }
-    return {};
-  }));
+  DLFS_TRY(walk(extent.offset_bytes, extent.offset_bytes + extent.length_bytes,
+                [&](const ReadStream::Piece& piece) -> Result<void> {
+                  if (piece.failed) {
+                    names_damaged_ = true;
+                    Finding finding{.what = Finding::What::kRead, .device_offset = piece.offset_bytes};
+                    finding.message = "names cannot be read: " + piece.error.message;
+                    report(std::move(finding));
+                    return {};
+                  }
+                  for (std::uint64_t at = 0; at < piece.bytes.size(); at += layout::kNameBlockBytes) {
+                    name_block(piece.offset_bytes + at, piece.bytes.subspan(at, layout::kNameBlockBytes));
+                  }
+                  return {};
+                }));
   if (volume_.directory().has_names() && !names_damaged_ && next_name_ != volume_.size()) {
     Finding finding{.what = Finding::What::kNames, .device_offset = extent.offset_bytes};
     finding.message = fmt::format("there are names for {} samples of {}", next_name_, volume_.size());
@@ -196,24 +212,28 @@ void Verifier::name_block(std::uint64_t offset, std::span<const std::byte> bytes
     return report(std::move(finding));
   }
   if (block->first_id().value != next_name_ && !names_damaged_) {
-    finding.message = fmt::format("the names at byte {} begin with sample {}, not {}", offset, block->first_id().value, next_name_);
+    finding.message =
+        fmt::format("the names at byte {} begin with sample {}, not {}", offset, block->first_id().value, next_name_);
     report(std::move(finding));
   }
   const std::uint64_t number = (offset - superblock_.names.offset_bytes) / layout::kNameBlockBytes;
   hashes_.clear();
-  for (std::size_t i = 0; i < block->count(); ++i) hashes_.push_back(directory::name_hash(block->name(i), superblock_.record_salt));
+  for (std::size_t i = 0; i < block->count(); ++i)
+    hashes_.push_back(directory::name_hash(block->name(i), superblock_.record_salt));
   first_.assign(hashes_.size(), directory::Directory::kNoCandidate);
   if (volume_.directory().has_names()) volume_.directory().first_candidates(hashes_, first_);
   for (std::size_t i = 0; i < block->count(); ++i) {
     const SampleId id{block->first_id().value + static_cast<std::uint32_t>(i)};
-    const bool listed = first_[i] == id.value && id.value < volume_.size() && volume_.directory().name_block_of(id) == number;
+    const bool listed =
+        first_[i] == id.value && id.value < volume_.size() && volume_.directory().name_block_of(id) == number;
     if (!listed) check_index_of(id, hashes_[i], block->name(i), number, offset);
   }
   next_name_ = std::uint64_t{block->first_id().value} + block->count();
 }
 
 // Does the index lead from this name to this sample, and from this sample to this block?
-void Verifier::check_index_of(SampleId id, std::uint64_t hash, std::string_view name, std::uint64_t block, std::uint64_t offset) {
+void Verifier::check_index_of(SampleId id, std::uint64_t hash, std::string_view name, std::uint64_t block,
+                              std::uint64_t offset) {
   const directory::Directory& directory = volume_.directory();
   std::size_t count = 0;
   if (directory.has_names() && id.value < directory.sample_count()) {
@@ -225,7 +245,8 @@ void Verifier::check_index_of(SampleId id, std::uint64_t hash, std::string_view 
     const auto listed = std::span(candidates_).first(std::min(count, candidates_.size()));
     if (std::ranges::find(listed, id) != listed.end() && directory.name_block_of(id) == block) return;
   }
-  Finding finding{.what = Finding::What::kIndex, .has_id = true, .id = id, .name = base::escape(name), .device_offset = offset};
+  Finding finding{
+      .what = Finding::What::kIndex, .has_id = true, .id = id, .name = base::escape(name), .device_offset = offset};
   finding.message = fmt::format("the index does not lead to sample {} by its name '{}'", id.value, finding.name);
   report(std::move(finding));
 }
@@ -233,20 +254,22 @@ void Verifier::check_index_of(SampleId id, std::uint64_t hash, std::string_view 
 Result<void> Verifier::section(const char* what, const Extent& extent) {
   std::uint32_t crc = 0;
   bool failed = false;
-  DLFS_TRY(walk(extent.offset_bytes, extent.offset_bytes + extent.length_bytes, [&](const ReadStream::Piece& piece) -> Result<void> {
-    if (piece.failed) {
-      failed = true;
-      Finding finding{.what = Finding::What::kRead, .device_offset = piece.offset_bytes};
-      finding.message = fmt::format("the {} cannot be read: {}", what, piece.error.message);
-      report(std::move(finding));
-    } else {
-      crc = base::crc32c(piece.bytes, crc);
-    }
-    return {};
-  }));
+  DLFS_TRY(walk(extent.offset_bytes, extent.offset_bytes + extent.length_bytes,
+                [&](const ReadStream::Piece& piece) -> Result<void> {
+                  if (piece.failed) {
+                    failed = true;
+                    Finding finding{.what = Finding::What::kRead, .device_offset = piece.offset_bytes};
+                    finding.message = fmt::format("the {} cannot be read: {}", what, piece.error.message);
+                    report(std::move(finding));
+                  } else {
+                    crc = base::crc32c(piece.bytes, crc);
+                  }
+                  return {};
+                }));
   if (!failed && crc != extent.crc) {
     Finding finding{.what = Finding::What::kIndex, .device_offset = extent.offset_bytes};
-    finding.message = fmt::format("the {} at byte {} is damaged: its CRC32C is {:08x}, not {:08x}", what, extent.offset_bytes, crc, extent.crc);
+    finding.message = fmt::format("the {} at byte {} is damaged: its CRC32C is {:08x}, not {:08x}", what,
+                                  extent.offset_bytes, crc, extent.crc);
     report(std::move(finding));
   }
   return {};
@@ -259,7 +282,8 @@ Result<VerifyReport> Verifier::run() {
   DLFS_TRY(zeros(layout::kSuperblockOffsets[1] + layout::kSuperblockBytes, superblock_.data.offset_bytes));
   DLFS_TRY(data());
   std::uint64_t end = superblock_.data.offset_bytes + superblock_.data.length_bytes;
-  const auto between = [&](const Extent& extent) -> Result<void> {   // from the end of what was read last to this section
+  const auto between =
+      [&](const Extent& extent) -> Result<void> {  // from the end of what was read last to this section
     if (extent.length_bytes == 0) return {};
     DLFS_TRY(zero_tail(end, extent.offset_bytes));
     end = extent.offset_bytes + extent.length_bytes;

@@ -12,7 +12,8 @@
 namespace dlfs::volume {
 
 struct Volume::Impl {
-  Impl(std::string canonical_url, MountOptions mount_options, layout::Superblock committed, layout::Schema fields, directory::Directory ids);
+  Impl(std::string canonical_url, MountOptions mount_options, layout::Superblock committed, layout::Schema fields,
+       directory::Directory ids);
 
   std::string url;
   MountOptions options;
@@ -35,12 +36,12 @@ struct Volume::Impl {
   Result<std::shared_ptr<const LargeSample>> large_sample(SampleId id, const layout::Location& location) const;
   // Pieces (chunks of it) first..last of a large record, verified, in order.
   using VisitPiece = std::function<void(std::uint64_t record_offset, std::span<const std::byte> piece)>;
-  Result<void> visit_pieces(SampleId id, const layout::Location& location, const LargeSample& sample, std::uint64_t first,
-                            std::uint64_t last, const VisitPiece& visit) const;
+  Result<void> visit_pieces(SampleId id, const layout::Location& location, const LargeSample& sample,
+                            std::uint64_t first, std::uint64_t last, const VisitPiece& visit) const;
   Result<OwnedRecord> read_ordinary(SampleId id, const layout::Location& location) const;
   Result<OwnedRecord> read_large(SampleId id, const layout::Location& location) const;
-  Result<std::uint64_t> read_large_field(SampleId id, const layout::Location& location, std::size_t field, std::uint64_t offset,
-                                         std::span<std::byte> into) const;
+  Result<std::uint64_t> read_large_field(SampleId id, const layout::Location& location, std::size_t field,
+                                         std::uint64_t offset, std::span<std::byte> into) const;
 };
 
 }  // namespace dlfs::volume

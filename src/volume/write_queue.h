@@ -12,33 +12,35 @@
 
 namespace dlfs::volume {
 
-// A fixed set of equal buffers: each is free, with the caller, or being written. **Thread**: one. **Lifetime**: the device is
-// closed before the queue is destroyed (its destructor waits for writes that still use the buffers).
+// A fixed set of equal buffers: each is free, with the caller, or being written. **Thread**: one. **Lifetime**: the
+// device is closed before the queue is destroyed (its destructor waits for writes that still use the buffers).
 class WriteQueue {
  public:
   // **Errors**: kOutOfMemory.
-  static Result<std::unique_ptr<WriteQueue>> create(block::BlockDevice& device, std::size_t buffer_bytes, std::size_t buffers,
-                                                    std::chrono::milliseconds timeout);
+  static Result<std::unique_ptr<WriteQueue>> create(block::BlockDevice& device, std::size_t buffer_bytes,
+                                                    std::size_t buffers, std::chrono::milliseconds timeout);
   std::size_t buffer_bytes() const noexcept { return buffer_bytes_; }
 
-  // A free buffer, its bytes undefined. **Blocks** until a write has finished when none is free. **Errors**: of an earlier write.
-  // Precondition: the caller does not hold all buffers.
+  // A free buffer, its bytes undefined. **Blocks** until a write has finished when none is free. **Errors**: of an
+  // earlier write. Precondition: the caller does not hold all buffers.
   Result<std::span<std::byte>> acquire();
-  // Starts writing the first `length_bytes` of a buffer, which becomes free when that is done. **Errors**: of an earlier write.
+  // Starts writing the first `length_bytes` of a buffer, which becomes free when that is done. **Errors**: of an
+  // earlier write.
   Result<void> write(std::span<std::byte> buffer, std::uint64_t length_bytes, std::uint64_t offset_bytes);
-  void release(std::span<std::byte> buffer) noexcept;   // gives a buffer back unwritten
+  void release(std::span<std::byte> buffer) noexcept;  // gives a buffer back unwritten
   // Waits until everything is written. **Errors**: of the first write that failed.
   Result<void> drain();
 
  private:
-  WriteQueue(block::BlockDevice& device, std::size_t buffer_bytes, std::size_t buffers, std::chrono::milliseconds timeout);
-  Result<void> reap();   // waits for at least one write
+  WriteQueue(block::BlockDevice& device, std::size_t buffer_bytes, std::size_t buffers,
+             std::chrono::milliseconds timeout);
+  Result<void> reap();  // waits for at least one write
 
   block::BlockDevice& device_;
   base::Arena arena_;
   std::size_t buffer_bytes_;
   std::vector<std::uint32_t> free_;
-  std::vector<block::Request> requests_;   // by buffer
+  std::vector<block::Request> requests_;  // by buffer
   std::size_t in_flight_ = 0;
   std::chrono::milliseconds timeout_;
 };

@@ -31,8 +31,8 @@ namespace {
 using layout::FieldValue;
 using layout::Superblock;
 
-constexpr std::uint64_t kWriteAheadBytes = 8u << 20;   // being written while the next chunks are filled
-constexpr std::size_t kMinWriteAhead = 4;              // buffers
+constexpr std::uint64_t kWriteAheadBytes = 8u << 20;  // being written while the next chunks are filled
+constexpr std::size_t kMinWriteAhead = 4;             // buffers
 
 Result<void> fill_random(std::span<std::byte> bytes) {
   if (getrandom(bytes.data(), bytes.size(), 0) != static_cast<ssize_t>(bytes.size())) {
@@ -50,16 +50,19 @@ std::vector<std::string> spool_directories(const WriterOptions& options, const s
   return directories;
 }
 
-// **Memory** a sample, beside the fixed buffers: the directory's builder keeps 24 bytes (its arrays double when they grow: at most 48,
-// and 8 more while one of them is copied), a sample of an open chunk 24 bytes until its chunk is written (it is not in the builder yet),
-// append_at() one bit. At commit 8 bytes hold the hashes for the search for duplicate names, and are gone before the builder makes the
-// index. At no time is it more than 64 bytes a sample.
+// **Memory** a sample, beside the fixed buffers: the directory's builder keeps 24 bytes (its arrays double when they
+// grow: at most 48, and 8 more while one of them is copied), a sample of an open chunk 24 bytes until its chunk is
+// written (it is not in the builder yet), append_at() one bit. At commit 8 bytes hold the hashes for the search for
+// duplicate names, and are gone before the builder makes the index. At no time is it more than 64 bytes a sample.
 class VolumeWriter final : public Writer {
  public:
   VolumeWriter(std::unique_ptr<Destination> destination, const layout::Schema& schema, const WriterOptions& options,
                const Superblock& superblock)
-      : schema_(schema), options_(options), superblock_(superblock),
-        layout_(schema, options.chunk_bytes, superblock.record_salt), builder_(options.chunk_bytes, options.names),
+      : schema_(schema),
+        options_(options),
+        superblock_(superblock),
+        layout_(schema, options.chunk_bytes, superblock.record_salt),
+        builder_(options.chunk_bytes, options.names),
         destination_(std::move(destination)) {}
   ~VolumeWriter() override { release(); }
 
@@ -80,7 +83,8 @@ class VolumeWriter final : public Writer {
   Result<void> add(SampleId id, std::string_view name, std::span<const FieldValue> fields, bool shuffle);
   Result<void> add_stream(SampleId id, std::string_view name, std::span<const FieldValue> fields, std::size_t streamed,
                           const Source& source);
-  Result<void> add_large(SampleId id, std::span<const std::uint64_t> lengths, std::uint64_t hash, const FieldSource& source);
+  Result<void> add_large(SampleId id, std::span<const std::uint64_t> lengths, std::uint64_t hash,
+                         const FieldSource& source);
   Result<void> write_large(layout::LargeRecordEncoder& encoder, std::uint64_t address, const FieldSource& source);
   Result<void> record_added(SampleId id, std::string_view name, std::uint64_t payload, std::uint64_t record);
   std::uint64_t hash_of(std::string_view name) const noexcept;
@@ -93,7 +97,9 @@ class VolumeWriter final : public Writer {
   Error fail(Error error);
   void release() noexcept;
   template <class T>
-  Result<T> or_fail(Result<T> result) { return result.ok() ? std::move(result) : Result<T>(fail(std::move(result).error())); }
+  Result<T> or_fail(Result<T> result) {
+    return result.ok() ? std::move(result) : Result<T>(fail(std::move(result).error()));
+  }
 
   layout::Schema schema_;
   WriterOptions options_;
@@ -104,11 +110,11 @@ class VolumeWriter final : public Writer {
   std::optional<Placer> placer_;
   std::optional<NameSpool> names_;
   std::unique_ptr<Destination> destination_;
-  std::vector<std::uint64_t> lengths_;          // of the sample at hand, reused
-  std::vector<bool> seen_;                      // by id, for append_at()
+  std::vector<std::uint64_t> lengths_;  // of the sample at hand, reused
+  std::vector<bool> seen_;              // by id, for append_at()
   std::uint64_t count_ = 0, record_bytes_ = 0;
   std::optional<Error> dead_;
-  bool source_failed_ = false;                  // the error at hand is the source's, not the device's
+  bool source_failed_ = false;  // the error at hand is the source's, not the device's
 };
 
 Result<void> VolumeWriter::start() {
@@ -119,11 +125,13 @@ Result<void> VolumeWriter::start() {
 Result<void> VolumeWriter::prepare() {
   const std::size_t open_chunks = std::max<std::uint64_t>(1, options_.pool_bytes / options_.chunk_bytes);
   const std::size_t ahead = std::max<std::size_t>(kMinWriteAhead, kWriteAheadBytes / options_.chunk_bytes);
-  DLFS_TRY_ASSIGN(queue_, WriteQueue::create(destination_->device(), options_.chunk_bytes, open_chunks + ahead, block::kDefaultTimeout));
+  DLFS_TRY_ASSIGN(queue_, WriteQueue::create(destination_->device(), options_.chunk_bytes, open_chunks + ahead,
+                                             block::kDefaultTimeout));
   placer_.emplace(
       *queue_, open_chunks, options_.seed,
       [this](const PlacedRecord& record, std::uint64_t address) {
-        builder_.add(record.id, {.address_bytes = address, .length_bytes = record.length_bytes, .large = false}, record.hash);
+        builder_.add(record.id, {.address_bytes = address, .length_bytes = record.length_bytes, .large = false},
+                     record.hash);
       },
       [this](std::span<std::byte> chunk, std::uint64_t address) {
         return write_at(chunk, chunk.size(), superblock_.data.offset_bytes + address);
@@ -148,7 +156,8 @@ Result<void> VolumeWriter::mark_incomplete() {
 }
 
 Result<void> VolumeWriter::write_zeros(std::uint64_t begin, std::uint64_t end) {
-  SectionWriter section(*queue_, begin, [this](auto buffer, auto length, auto offset) { return write_at(buffer, length, offset); });
+  SectionWriter section(*queue_, begin,
+                        [this](auto buffer, auto length, auto offset) { return write_at(buffer, length, offset); });
   const std::vector<std::byte> zeros(layout::kSectorBytes);
   while (section.position() < end) DLFS_TRY(section.append(zeros));
   return section.finish();
@@ -158,8 +167,8 @@ Result<void> VolumeWriter::write_at(std::span<std::byte> buffer, std::uint64_t l
   const block::Geometry& geometry = destination_->device().geometry();
   if (!geometry.growable && offset + length > geometry.capacity_bytes) {
     queue_->release(buffer);
-    return base::make_error(Code::kNoSpace, "{} is too small: more than {} bytes are needed, {} are available", destination_->name(),
-                            offset + length, geometry.capacity_bytes);
+    return base::make_error(Code::kNoSpace, "{} is too small: more than {} bytes are needed, {} are available",
+                            destination_->name(), offset + length, geometry.capacity_bytes);
   }
   return queue_->write(buffer, length, offset);
 }
@@ -168,7 +177,8 @@ Result<void> VolumeWriter::write_at(std::span<std::byte> buffer, std::uint64_t l
 Error VolumeWriter::fail(Error error) {
   if (dead_) return *dead_;
   if (error.code == Code::kNoSpace && error.errno_value != 0) {
-    error.message = fmt::format("no space is left for {}; free some or choose another destination ({})", destination_->name(), error.message);
+    error.message = fmt::format("no space is left for {}; free some or choose another destination ({})",
+                                destination_->name(), error.message);
   }
   dead_ = error;
   release();
@@ -177,7 +187,7 @@ Error VolumeWriter::fail(Error error) {
 
 // After the end, good or bad, nothing is kept but the answer to later calls.
 void VolumeWriter::release() noexcept {
-  destination_->abandon();   // the device first: it may still be writing the buffers
+  destination_->abandon();  // the device first: it may still be writing the buffers
   placer_.reset();
   queue_.reset();
   names_.reset();
@@ -186,7 +196,8 @@ void VolumeWriter::release() noexcept {
 Result<void> VolumeWriter::usable() const {
   if (dead_) return *dead_;
   if (destination_->forked()) {
-    return base::make_error(Code::kForked, "the pack of {} belongs to the parent process; make another Writer for another volume",
+    return base::make_error(Code::kForked,
+                            "the pack of {} belongs to the parent process; make another Writer for another volume",
                             destination_->name());
   }
   return {};
@@ -234,10 +245,11 @@ Result<void> VolumeWriter::add(SampleId id, std::string_view name, std::span<con
   const std::uint64_t bytes = layout_.record_bytes(lengths_);
   const std::uint64_t hash = hash_of(name);
   if (layout_.large(bytes)) {
-    DLFS_TRY(add_large(id, lengths_, hash, [&](std::size_t field, std::uint64_t offset, std::span<std::byte> into) -> Result<void> {
-      std::memcpy(into.data(), fields[field].data() + offset, into.size());
-      return {};
-    }));
+    DLFS_TRY(add_large(id, lengths_, hash,
+                       [&](std::size_t field, std::uint64_t offset, std::span<std::byte> into) -> Result<void> {
+                         std::memcpy(into.data(), fields[field].data() + offset, into.size());
+                         return {};
+                       }));
   } else {
     auto room = or_fail(placer_->place(id, static_cast<std::uint32_t>(bytes), hash, shuffle));
     if (!room.ok()) return room.error();
@@ -246,13 +258,16 @@ Result<void> VolumeWriter::add(SampleId id, std::string_view name, std::span<con
   return record_added(id, name, payload, bytes);
 }
 
-Result<void> VolumeWriter::append_stream_at(SampleId id, std::string_view name, std::span<const FieldValue> other_fields,
-                                            std::uint64_t length_bytes, const Source& source) {
+Result<void> VolumeWriter::append_stream_at(SampleId id, std::string_view name,
+                                            std::span<const FieldValue> other_fields, std::uint64_t length_bytes,
+                                            const Source& source) {
   DLFS_TRY(usable());
   DLFS_TRY(check_id(id));
-  const auto last = std::find_if(schema_.fields.rbegin(), schema_.fields.rend(), [](const layout::Field& field) { return !field.fixed(); });
+  const auto last = std::find_if(schema_.fields.rbegin(), schema_.fields.rend(),
+                                 [](const layout::Field& field) { return !field.fixed(); });
   if (last == schema_.fields.rend()) {
-    return base::make_error(Code::kInvalidArgument, "the schema '{}' has no bytes or text field to stream into", schema_.to_string());
+    return base::make_error(Code::kInvalidArgument, "the schema '{}' has no bytes or text field to stream into",
+                            schema_.to_string());
   }
   const auto streamed = static_cast<std::size_t>(schema_.fields.rend() - last) - 1;
   DLFS_TRY(check_name(id, name));
@@ -269,8 +284,8 @@ Result<void> VolumeWriter::append_stream_at(SampleId id, std::string_view name, 
   return {};
 }
 
-Result<void> VolumeWriter::add_stream(SampleId id, std::string_view name, std::span<const FieldValue> fields, std::size_t streamed,
-                                      const Source& source) {
+Result<void> VolumeWriter::add_stream(SampleId id, std::string_view name, std::span<const FieldValue> fields,
+                                      std::size_t streamed, const Source& source) {
   const std::uint64_t bytes = layout_.record_bytes(lengths_);
   if (!layout_.large(bytes)) {  // a record of one chunk at most: drawn whole, then as any other
     std::vector<std::byte> value(lengths_[streamed]);
@@ -281,17 +296,20 @@ Result<void> VolumeWriter::add_stream(SampleId id, std::string_view name, std::s
   }
   std::uint64_t payload = 0;
   for (const std::uint64_t length : lengths_) payload += length;
-  DLFS_TRY(add_large(id, lengths_, hash_of(name), [&](std::size_t field, std::uint64_t offset, std::span<std::byte> into) -> Result<void> {
-    if (field == streamed) return source(into);
-    std::memcpy(into.data(), fields[field].data() + offset, into.size());
-    return {};
-  }));
+  DLFS_TRY(add_large(id, lengths_, hash_of(name),
+                     [&](std::size_t field, std::uint64_t offset, std::span<std::byte> into) -> Result<void> {
+                       if (field == streamed) return source(into);
+                       std::memcpy(into.data(), fields[field].data() + offset, into.size());
+                       return {};
+                     }));
   return record_added(id, name, payload, bytes);
 }
 
-Result<void> VolumeWriter::add_large(SampleId id, std::span<const std::uint64_t> lengths, std::uint64_t hash, const FieldSource& source) {
+Result<void> VolumeWriter::add_large(SampleId id, std::span<const std::uint64_t> lengths, std::uint64_t hash,
+                                     const FieldSource& source) {
   layout::LargeRecordEncoder encoder(layout_, id, lengths);
-  const std::uint64_t address = placer_->take_chunks((encoder.record_bytes() + options_.chunk_bytes - 1) / options_.chunk_bytes);
+  const std::uint64_t address =
+      placer_->take_chunks((encoder.record_bytes() + options_.chunk_bytes - 1) / options_.chunk_bytes);
   source_failed_ = false;
   if (auto written = write_large(encoder, address, source); !written.ok()) {
     if (!source_failed_) return fail(std::move(written).error());
@@ -304,7 +322,8 @@ Result<void> VolumeWriter::add_large(SampleId id, std::span<const std::uint64_t>
   return {};
 }
 
-Result<void> VolumeWriter::write_large(layout::LargeRecordEncoder& encoder, std::uint64_t address, const FieldSource& source) {
+Result<void> VolumeWriter::write_large(layout::LargeRecordEncoder& encoder, std::uint64_t address,
+                                       const FieldSource& source) {
   while (!encoder.done()) {
     const std::uint64_t offset = superblock_.data.offset_bytes + address + encoder.written_bytes();
     DLFS_TRY_ASSIGN(const std::span<std::byte> buffer, queue_->acquire());
@@ -320,7 +339,8 @@ Result<void> VolumeWriter::write_large(layout::LargeRecordEncoder& encoder, std:
   return {};
 }
 
-Result<void> VolumeWriter::record_added(SampleId id, std::string_view name, std::uint64_t payload, std::uint64_t record) {
+Result<void> VolumeWriter::record_added(SampleId id, std::string_view name, std::uint64_t payload,
+                                        std::uint64_t record) {
   superblock_.payload_bytes += payload;
   record_bytes_ += record;
   ++count_;
@@ -363,9 +383,9 @@ Result<void> VolumeWriter::write_sections() {
 }
 
 Result<void> VolumeWriter::write_names(SectionWriter& section) {
-  NameSectionWriter writer(superblock_.record_salt, count_,
-                           [this](SampleId first) { builder_.add_name_block(first); },
-                           [&section](std::span<const std::byte> block) { return section.append(block); });
+  NameSectionWriter writer(
+      superblock_.record_salt, count_, [this](SampleId first) { builder_.add_name_block(first); },
+      [&section](std::span<const std::byte> block) { return section.append(block); });
   DLFS_TRY(names_->for_each([&](SampleId id, std::string_view name) -> Result<bool> {
     auto added = writer.add(id, name);
     return added.ok() ? Result<bool>(true) : Result<bool>(std::move(added).error());
@@ -387,15 +407,16 @@ Result<void> check_options(const WriterOptions& options) {
   const std::uint32_t chunk = options.chunk_bytes;
   const bool power = chunk != 0 && (chunk & (chunk - 1)) == 0;
   if (!power || chunk < layout::kMinChunkBytes || chunk > layout::kMaxChunkBytes) {
-    return base::make_error(Code::kInvalidArgument, "chunks of {} bytes are not possible; choose a power of two from 64 KiB to 16 MiB", chunk);
+    return base::make_error(Code::kInvalidArgument,
+                            "chunks of {} bytes are not possible; choose a power of two from 64 KiB to 16 MiB", chunk);
   }
   return {};
 }
 
 }  // namespace
 
-Result<std::unique_ptr<Writer>> create_writer(std::string_view url, const layout::Schema& schema, const WriterOptions& options,
-                                              const OpenDevice& open_device) {
+Result<std::unique_ptr<Writer>> create_writer(std::string_view url, const layout::Schema& schema,
+                                              const WriterOptions& options, const OpenDevice& open_device) {
   DLFS_TRY(layout::validate(schema));
   DLFS_TRY(check_options(options));
   Superblock superblock;
@@ -412,7 +433,8 @@ Result<std::unique_ptr<Writer>> create_writer(std::string_view url, const layout
   return std::unique_ptr<Writer>(std::move(writer));
 }
 
-Result<std::unique_ptr<Writer>> Writer::create(std::string_view url, const layout::Schema& schema, const WriterOptions& options) {
+Result<std::unique_ptr<Writer>> Writer::create(std::string_view url, const layout::Schema& schema,
+                                               const WriterOptions& options) {
   return create_writer(url, schema, options, default_open_device());
 }
 

@@ -6,7 +6,7 @@
 
 namespace dlfs::volume {
 
-Result<std::unique_ptr<Writer>> create_writer(std::string_view url, const layout::Schema& schema, const WriterOptions& options,
-                                              const OpenDevice& open_device);
+Result<std::unique_ptr<Writer>> create_writer(std::string_view url, const layout::Schema& schema,
+                                              const WriterOptions& options, const OpenDevice& open_device);
 
 }  // namespace dlfs::volume

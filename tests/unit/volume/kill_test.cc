@@ -1,4 +1,5 @@
-// A pack that is stopped anywhere leaves the volume that was there, or the new one, or something that says 'incomplete'.
+// A pack that is stopped anywhere leaves the volume that was there, or the new one, or something that says
+// 'incomplete'.
 #include <signal.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -17,7 +18,7 @@ namespace {
 using namespace test;
 using std::chrono::steady_clock;
 
-constexpr std::uint64_t kOld = 1, kNew = 2;   // versions of the samples' bytes
+constexpr std::uint64_t kOld = 1, kNew = 2;  // versions of the samples' bytes
 constexpr std::uint32_t kChunk = 65536;
 
 std::vector<std::uint64_t> lengths_of(std::uint64_t version) {
@@ -27,7 +28,8 @@ std::vector<std::uint64_t> lengths_of(std::uint64_t version) {
 }
 
 Result<void> try_pack(const std::string& url, std::uint64_t version, const OpenDevice& open) {
-  auto writer = create_writer(url, one_field(), {.chunk_bytes = kChunk, .overwrite = true, .pool_bytes = 4 * kChunk}, open);
+  auto writer =
+      create_writer(url, one_field(), {.chunk_bytes = kChunk, .overwrite = true, .pool_bytes = 4 * kChunk}, open);
   if (!writer.ok()) return writer.error();
   const auto lengths = lengths_of(version);
   for (std::uint64_t id = 0; id < lengths.size(); ++id) {
@@ -39,8 +41,9 @@ Result<void> try_pack(const std::string& url, std::uint64_t version, const OpenD
   return committed.ok() ? Result<void>() : Result<void>(committed.error());
 }
 
-// Which version a place holds whole: kOld, kNew, or 0 when it does not mount. A volume that mounts and is neither fails the test.
-// When power failed between the two superblocks, one of them may be old or torn: mount says so, and verify reports just that.
+// Which version a place holds whole: kOld, kNew, or 0 when it does not mount. A volume that mounts and is neither fails
+// the test. When power failed between the two superblocks, one of them may be old or torn: mount says so, and verify
+// reports just that.
 std::uint64_t version_at(const std::string& url, Error& error, bool one_superblock_will_do = false) {
   const auto volume = Volume::mount(url);
   if (!volume.ok()) {
@@ -50,11 +53,14 @@ std::uint64_t version_at(const std::string& url, Error& error, bool one_superblo
   const std::uint64_t version = (*volume)->size() == lengths_of(kOld).size() ? kOld : kNew;
   expect_samples(**volume, lengths_of(version), true, version);
   std::size_t bad_superblocks = 0;
-  const auto report = verify(**volume, [&](const Finding& finding) {
-    const bool tolerated = one_superblock_will_do && finding.what == Finding::What::kSuperblock;
-    EXPECT_TRUE(tolerated) << finding.message;
-    ++bad_superblocks;
-  }, {});
+  const auto report = verify(**volume,
+                             [&](const Finding& finding) {
+                               const bool tolerated =
+                                   one_superblock_will_do && finding.what == Finding::What::kSuperblock;
+                               EXPECT_TRUE(tolerated) << finding.message;
+                               ++bad_superblocks;
+                             },
+                             {});
   EXPECT_TRUE(report.ok());
   EXPECT_LE(bad_superblocks, 1u);
   EXPECT_EQ((*volume)->report().warning.empty(), bad_superblocks == 0) << (*volume)->report().warning;
@@ -114,7 +120,7 @@ TEST(Kill, leaves_a_file_as_it_was_at_any_time) {
     expect_sound(path, old);
   }
   EXPECT_GT(killed, 20);
-  ASSERT_TRUE(try_pack(path, kNew, default_open_device()).ok());   // what the killed ones left is reclaimed
+  ASSERT_TRUE(try_pack(path, kNew, default_open_device()).ok());  // what the killed ones left is reclaimed
   EXPECT_EQ(directory.list(), std::vector<std::string>{"v"});
 }
 
@@ -142,8 +148,12 @@ TEST(Kill, leaves_a_file_as_it_was_at_every_request) {
   }
 }
 
-// The medium after a pack of `version` over `before`, power failing at request `fails_at`; whether the pack said that it worked.
-struct Outcome { std::shared_ptr<Medium> medium; bool packed; };
+// The medium after a pack of `version` over `before`, power failing at request `fails_at`; whether the pack said that
+// it worked.
+struct Outcome {
+  std::shared_ptr<Medium> medium;
+  bool packed;
+};
 Outcome pack_and_fail(std::vector<std::byte> before, std::uint64_t version, std::uint64_t fails_at) {
   auto medium = std::make_shared<Medium>();
   medium->durable = std::move(before);
@@ -167,7 +177,7 @@ TEST(PowerLoss, leaves_a_device_as_it_was_or_incomplete) {
   const std::vector<std::byte> old_image = blank.medium->durable;
   const Outcome complete = pack_and_fail(old_image, kNew, ~std::uint64_t{0});
   ASSERT_TRUE(complete.packed);
-  EXPECT_TRUE(complete.medium->cached.empty());   // what is committed is durable
+  EXPECT_TRUE(complete.medium->cached.empty());  // what is committed is durable
   base::Prng prng(7);
   int incomplete = 0, old_seen = 0, new_seen = 0;
   for (std::uint64_t fails_at = 0; fails_at <= complete.medium->requests; ++fails_at) {
@@ -179,7 +189,7 @@ TEST(PowerLoss, leaves_a_device_as_it_was_or_incomplete) {
         const std::uint64_t version = version_at("mem:power-loss", error, !outcome.packed);
         EXPECT_TRUE(version == kNew || !outcome.packed) << error.message;
         EXPECT_TRUE(version != kOld || over_old);
-        const bool blank_still = !over_old && error.code == Code::kForeign;   // nothing had been written
+        const bool blank_still = !over_old && error.code == Code::kForeign;  // nothing had been written
         const bool says_so = error.message.find("incomplete") != std::string::npos;
         EXPECT_TRUE(version != 0 || blank_still || says_so) << fails_at << ": " << error.message;
         incomplete += version == 0;
@@ -204,11 +214,13 @@ TEST(Writer, clears_up_when_the_disk_is_full_or_fails) {
   for (const int reason : {ENOSPC, EIO}) {
     for (std::uint64_t bad = 0; bad < requests; ++bad) {
       std::uint64_t seen = 0;
-      const auto packed = try_pack(path, kNew, judged([&](const block::Request&) { return seen++ == bad ? reason : 0; }));
+      const auto packed =
+          try_pack(path, kNew, judged([&](const block::Request&) { return seen++ == bad ? reason : 0; }));
       ASSERT_FALSE(packed.ok()) << bad;
       EXPECT_EQ(packed.error().code, reason == ENOSPC ? Code::kNoSpace : Code::kIo);
       EXPECT_NE(packed.error().message.find(path), std::string::npos) << packed.error().message;
-      EXPECT_EQ(packed.error().message.starts_with("no space is left for '" + path + "'"), reason == ENOSPC) << packed.error().message;
+      EXPECT_EQ(packed.error().message.starts_with("no space is left for '" + path + "'"), reason == ENOSPC)
+          << packed.error().message;
       EXPECT_EQ(directory.list(), std::vector<std::string>{"v"});
       EXPECT_EQ(read_file(path), before);
     }

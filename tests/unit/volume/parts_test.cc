@@ -31,7 +31,7 @@ void expect_in_order(NameSpool& spool, std::uint32_t count) {
 }
 
 TEST(NameSpool, gives_names_back_in_the_order_of_id) {
-  constexpr std::uint32_t kCount = 30'000;   // some 60 MB: several ranges
+  constexpr std::uint32_t kCount = 30'000;  // some 60 MB: several ranges
   TemporaryDirectory directory;
   std::vector<std::uint32_t> ids(kCount);
   std::iota(ids.begin(), ids.end(), 0u);
@@ -40,7 +40,7 @@ TEST(NameSpool, gives_names_back_in_the_order_of_id) {
     for (std::uint32_t i = kCount; shuffled && i > 1; --i) std::swap(ids[i - 1], ids[prng.below(i)]);
     auto spool = NameSpool::create({directory / "not-there", directory.path()}).value();
     for (const std::uint32_t id : ids) ASSERT_TRUE(spool.add(SampleId{id}, long_name(id)).ok());
-    EXPECT_TRUE(directory.list().empty());   // nobody sees it, and a kill leaves nothing
+    EXPECT_TRUE(directory.list().empty());  // nobody sees it, and a kill leaves nothing
     expect_in_order(spool, kCount);
     expect_in_order(spool, kCount);
   }
@@ -59,9 +59,9 @@ TEST(Utf8, stops_where_text_ends) {
   EXPECT_EQ(valid("plain ascii, longer than a word"), 31u);
   EXPECT_EQ(valid("ä猫𝄞"), 9u);
   EXPECT_EQ(valid("12345678\xff"), 8u);
-  EXPECT_EQ(valid("\xf4\x90\x80\x80"), 0u);       // beyond U+10FFFF
-  EXPECT_EQ(valid("\xe0\x80\xaf"), 0u);           // overlong
-  EXPECT_EQ(valid("a\xc3"), 1u);                  // cut
+  EXPECT_EQ(valid("\xf4\x90\x80\x80"), 0u);  // beyond U+10FFFF
+  EXPECT_EQ(valid("\xe0\x80\xaf"), 0u);      // overlong
+  EXPECT_EQ(valid("a\xc3"), 1u);             // cut
 }
 
 TEST(ReadStream, delivers_in_order_and_goes_on_behind_a_failure) {
@@ -70,15 +70,18 @@ TEST(ReadStream, delivers_in_order_and_goes_on_behind_a_failure) {
   write_file(directory / "f", bytes);
   for (const std::size_t memory_pieces : {2u, 3u, 16u}) {
     auto inner = block::open_device(directory / "f").value();
-    JudgedDevice device(std::move(inner), [](const block::Request& request) { return request.offset_bytes == 3 * 4096 ? EIO : 0; });
-    ReadStream stream(device, base::Arena::create(memory_pieces * 4096, false).value(), 4096, 4096, bytes.size(), std::chrono::seconds(5));
+    JudgedDevice device(std::move(inner),
+                        [](const block::Request& request) { return request.offset_bytes == 3 * 4096 ? EIO : 0; });
+    ReadStream stream(device, base::Arena::create(memory_pieces * 4096, false).value(), 4096, 4096, bytes.size(),
+                      std::chrono::seconds(5));
     std::uint64_t position = 4096;
     while (!stream.done()) {
       const auto piece = stream.next();
       ASSERT_TRUE(piece.ok());
       ASSERT_EQ(piece->offset_bytes, position);
       ASSERT_EQ(piece->failed, position == 3 * 4096);
-      EXPECT_TRUE(piece->failed || std::ranges::equal(piece->bytes, std::span(bytes).subspan(position, piece->bytes.size())));
+      EXPECT_TRUE(piece->failed ||
+                  std::ranges::equal(piece->bytes, std::span(bytes).subspan(position, piece->bytes.size())));
       position += piece->bytes.size();
     }
     EXPECT_EQ(position, bytes.size());

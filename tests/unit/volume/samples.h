@@ -51,9 +51,13 @@ inline std::vector<std::byte> bytes_of(std::uint64_t id, std::uint64_t length, s
   return bytes;
 }
 
-inline layout::Schema one_field() { return {.fields = {{.name = "data", .kind = layout::Kind::kBytes, .dtype = {}, .shape = {}}}, .attributes = {}}; }
+inline layout::Schema one_field() {
+  return {.fields = {{.name = "data", .kind = layout::Kind::kBytes, .dtype = {}, .shape = {}}}, .attributes = {}};
+}
 
-inline std::string name_of(std::uint64_t id) { return "dir " + std::to_string(id % 7) + "/sample " + std::to_string(id) + ".bin"; }
+inline std::string name_of(std::uint64_t id) {
+  return "dir " + std::to_string(id % 7) + "/sample " + std::to_string(id) + ".bin";
+}
 
 inline std::vector<std::byte> read_file(const std::string& path) {
   std::ifstream in(path, std::ios::binary);
@@ -67,7 +71,8 @@ inline void write_file(const std::string& path, std::span<const std::byte> bytes
 }
 
 // Packs one-field samples of these lengths; fails the test when that does not work.
-inline void pack(const std::string& url, const std::vector<std::uint64_t>& lengths, const WriterOptions& options = {}, std::uint64_t seed = 0) {
+inline void pack(const std::string& url, const std::vector<std::uint64_t>& lengths, const WriterOptions& options = {},
+                 std::uint64_t seed = 0) {
   auto writer = Writer::create(url, one_field(), options);
   ASSERT_TRUE(writer.ok()) << writer.error().message;
   for (std::uint64_t id = 0; id < lengths.size(); ++id) {
@@ -81,7 +86,8 @@ inline void pack(const std::string& url, const std::vector<std::uint64_t>& lengt
 }
 
 // Every sample of the volume is as packed.
-inline void expect_samples(const Volume& volume, const std::vector<std::uint64_t>& lengths, bool names = true, std::uint64_t seed = 0) {
+inline void expect_samples(const Volume& volume, const std::vector<std::uint64_t>& lengths, bool names = true,
+                           std::uint64_t seed = 0) {
   ASSERT_EQ(volume.size(), lengths.size());
   for (std::uint32_t id = 0; id < lengths.size(); ++id) {
     const auto record = volume.read(SampleId{id});

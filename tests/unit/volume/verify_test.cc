@@ -17,7 +17,7 @@ constexpr std::uint32_t kChunk = 65536;
 std::vector<std::uint64_t> sample_lengths() {
   auto lengths = random_lengths(60, 4000, 8);
   lengths[3] = 0;
-  lengths[5] = 3 * kChunk - 30;   // its table crosses the edge of a chunk
+  lengths[5] = 3 * kChunk - 30;  // its table crosses the edge of a chunk
   lengths[9] = 100'000;
   return lengths;
 }
@@ -52,7 +52,8 @@ std::set<std::uint64_t> interesting_offsets(const Volume& volume, std::size_t ra
   const auto around = [&](std::uint64_t offset) {
     for (std::int64_t d : {-9, -8, -2, -1, 0, 1, 4, 7, 8, 15, 16, 20}) {
       const auto at = static_cast<std::int64_t>(offset) + d;
-      if (at >= 0 && static_cast<std::uint64_t>(at) < superblock.device_bytes) offsets.insert(static_cast<std::uint64_t>(at));
+      if (at >= 0 && static_cast<std::uint64_t>(at) < superblock.device_bytes)
+        offsets.insert(static_cast<std::uint64_t>(at));
     }
   };
   for (const layout::Extent* extent : {&superblock.data, &superblock.names, &superblock.index, &superblock.schema}) {
@@ -61,7 +62,8 @@ std::set<std::uint64_t> interesting_offsets(const Volume& volume, std::size_t ra
   }
   for (std::uint64_t offset = 0; offset < 300; offset += 3) offsets.insert({offset, 65536 + offset});
   for (const std::uint64_t offset : {4096u, 65536u, 65536u + 4096u, 131072u}) around(offset);
-  for (std::uint64_t chunk = 0; chunk < superblock.data.length_bytes; chunk += kChunk) around(superblock.data.offset_bytes + chunk);
+  for (std::uint64_t chunk = 0; chunk < superblock.data.length_bytes; chunk += kChunk)
+    around(superblock.data.offset_bytes + chunk);
   for (std::uint32_t id = 0; id < volume.size(); ++id) {
     const auto location = volume.directory().location(SampleId{id});
     around(volume.device_offset(location.address_bytes));
@@ -75,7 +77,7 @@ std::set<std::uint64_t> interesting_offsets(const Volume& volume, std::size_t ra
 
 // Which sample's record holds this byte of the device.
 std::map<std::uint64_t, std::pair<std::uint64_t, std::uint32_t>> record_map(const Volume& volume) {
-  std::map<std::uint64_t, std::pair<std::uint64_t, std::uint32_t>> records;   // begin -> (end, id)
+  std::map<std::uint64_t, std::pair<std::uint64_t, std::uint32_t>> records;  // begin -> (end, id)
   for (std::uint32_t id = 0; id < volume.size(); ++id) {
     const auto location = volume.directory().location(SampleId{id});
     const std::uint64_t begin = volume.device_offset(location.address_bytes);
@@ -103,7 +105,8 @@ TEST(Verify, finds_every_flipped_byte) {
       ASSERT_EQ(report->findings, findings.size());
       ASSERT_GE(findings.size(), 1u);
       auto record = records.upper_bound(offset);
-      if (record != records.begin() && offset < (--record)->second.first && !good->directory().location(SampleId{record->second.second}).large) {
+      if (record != records.begin() && offset < (--record)->second.first &&
+          !good->directory().location(SampleId{record->second.second}).large) {
         ++in_records;
         const std::uint32_t id = record->second.second;
         ASSERT_EQ(findings.size(), 1u);
@@ -123,7 +126,7 @@ TEST(Verify, finds_every_flipped_byte) {
     }
     flipper.flip(offset, bit);
   }
-  EXPECT_GT(refused, 10u);      // index and schema
+  EXPECT_GT(refused, 10u);  // index and schema
   EXPECT_GT(in_records, 100u);
   expect_samples(*good, lengths);
 }
@@ -132,8 +135,9 @@ TEST(Verify, names_a_damaged_large_sample_once) {
   Flipper flipper("verify-large");
   const auto volume = Volume::mount(flipper.url()).value();
   const std::uint64_t begin = volume->device_offset(volume->directory().location(SampleId{5}).address_bytes);
-  for (const std::uint64_t at : {std::uint64_t{0}, std::uint64_t{9}, std::uint64_t{100}, std::uint64_t{kChunk} + 5, std::uint64_t{2} * kChunk,
-                                 std::uint64_t{3} * kChunk - 8, std::uint64_t{3} * kChunk + 1}) {
+  for (const std::uint64_t at :
+       {std::uint64_t{0}, std::uint64_t{9}, std::uint64_t{100}, std::uint64_t{kChunk} + 5, std::uint64_t{2} * kChunk,
+        std::uint64_t{3} * kChunk - 8, std::uint64_t{3} * kChunk + 1}) {
     SCOPED_TRACE(at);
     flipper.flip(begin + at, 0);
     std::vector<Finding> findings;
@@ -165,11 +169,11 @@ TEST(Verify, reports_progress_and_stops_when_told) {
   const auto volume = Volume::mount(flipper.url()).value();
   std::uint64_t last = 0, total = 0;
   ASSERT_TRUE(verify(*volume, {}, [&](std::uint64_t done, std::uint64_t all) {
-    EXPECT_GE(done, last);
-    last = done;
-    total = all;
-    return true;
-  }).ok());
+                EXPECT_GE(done, last);
+                last = done;
+                total = all;
+                return true;
+              }).ok());
   EXPECT_EQ(last, total);
   const auto stopped = verify(*volume, {}, [](std::uint64_t, std::uint64_t) { return false; });
   ASSERT_FALSE(stopped.ok());
@@ -181,18 +185,23 @@ TEST(Verify, goes_on_behind_what_cannot_be_read) {
   const auto lengths = random_lengths(1000, 3000);
   pack(directory / "v", lengths, {.chunk_bytes = kChunk});
   const auto volume = Volume::mount(directory / "v").value();
-  const std::uint64_t cut = volume->superblock().data.offset_bytes + 3 * kChunk;   // the file loses its end while it is mounted
+  const std::uint64_t cut =
+      volume->superblock().data.offset_bytes + 3 * kChunk;  // the file loses its end while it is mounted
   std::filesystem::resize_file(directory / "v", cut);
   std::set<std::uint32_t> lost;
   bool index_lost = false;
-  const auto report = verify(*volume, [&](const Finding& finding) {
-    EXPECT_EQ(finding.what, Finding::What::kRead) << finding.message;
-    if (finding.has_id) lost.insert(finding.id.value);
-    index_lost = index_lost || finding.device_offset >= volume->superblock().index.offset_bytes;
-  }, {});
+  const auto report = verify(*volume,
+                             [&](const Finding& finding) {
+                               EXPECT_EQ(finding.what, Finding::What::kRead) << finding.message;
+                               if (finding.has_id) lost.insert(finding.id.value);
+                               index_lost =
+                                   index_lost || finding.device_offset >= volume->superblock().index.offset_bytes;
+                             },
+                             {});
   ASSERT_TRUE(report.ok()) << report.error().message;
   for (std::uint32_t id = 0; id < lengths.size(); ++id) {
-    EXPECT_EQ(lost.contains(id), volume->device_offset(volume->directory().location(SampleId{id}).address_bytes) >= cut) << id;
+    EXPECT_EQ(lost.contains(id), volume->device_offset(volume->directory().location(SampleId{id}).address_bytes) >= cut)
+        << id;
   }
   EXPECT_EQ(report->bad_samples, lost.size());
   EXPECT_TRUE(index_lost);

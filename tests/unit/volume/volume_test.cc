@@ -26,8 +26,8 @@ TEST(Volume, gives_back_what_was_packed) {
   TemporaryDirectory directory;
   auto lengths = random_lengths(500, 3000);
   lengths[17] = 0;
-  lengths[18] = 65536 - 8;          // fills a chunk exactly
-  lengths[19] = 65536 - 7;          // the smallest large one
+  lengths[18] = 65536 - 8;  // fills a chunk exactly
+  lengths[19] = 65536 - 7;  // the smallest large one
   lengths[20] = 1'000'000;
   const std::string path = directory / "v.dlfs";
   pack(path, lengths, {.chunk_bytes = 65536, .pool_bytes = 256 << 10});
@@ -37,7 +37,8 @@ TEST(Volume, gives_back_what_was_packed) {
   EXPECT_EQ((*volume)->report().warning, "");
   EXPECT_EQ((*volume)->superblock().payload_bytes, std::accumulate(lengths.begin(), lengths.end(), std::uint64_t{0}));
   const auto& superblock = (*volume)->superblock();
-  EXPECT_EQ(superblock.payload_bytes + superblock.record_bytes + superblock.padding_bytes, superblock.data.length_bytes);
+  EXPECT_EQ(superblock.payload_bytes + superblock.record_bytes + superblock.padding_bytes,
+            superblock.data.length_bytes);
   EXPECT_EQ(std::filesystem::file_size(path), superblock.device_bytes);
   EXPECT_EQ(superblock.device_bytes % 4096, 0u);
   EXPECT_EQ(directory.list(), std::vector<std::string>{"v.dlfs"});
@@ -95,7 +96,8 @@ TEST(Volume, reads_parts_of_fields) {
       std::vector<std::byte> into(prng.below(200'000));
       const std::uint64_t count = volume->read_field(SampleId{id}, 2, offset, into).value();
       ASSERT_EQ(count, offset >= length ? 0 : std::min<std::uint64_t>(into.size(), length - offset));
-      ASSERT_TRUE(std::equal(into.begin(), into.begin() + static_cast<std::ptrdiff_t>(count), image.begin() + static_cast<std::ptrdiff_t>(std::min(offset, length))));
+      ASSERT_TRUE(std::equal(into.begin(), into.begin() + static_cast<std::ptrdiff_t>(count),
+                             image.begin() + static_cast<std::ptrdiff_t>(std::min(offset, length))));
     }
     std::vector<std::byte> text(100);
     ASSERT_EQ(volume->read_field(SampleId{id}, 1, 0, text).value(), caption.size());
@@ -106,7 +108,8 @@ TEST(Volume, reads_parts_of_fields) {
 
 TEST(Volume, keeps_any_name) {
   TemporaryDirectory directory;
-  const std::vector<std::string> names = {"a", std::string(4095, 'x'), "with space", "with\nnewline", "\xff\xfe", "猫/1.jpg", "a.b.c", " ", "\\", "'"};
+  const std::vector<std::string> names = {
+      "a", std::string(4095, 'x'), "with space", "with\nnewline", "\xff\xfe", "猫/1.jpg", "a.b.c", " ", "\\", "'"};
   auto writer = Writer::create(directory / "v", one_field(), {}).value();
   for (const auto& name : names) {
     const auto field = std::as_bytes(std::span(name));
@@ -157,7 +160,13 @@ TEST(Volume, without_names_has_numbers_only) {
   EXPECT_EQ(volume->name(SampleId{5}).value(), "");
   EXPECT_EQ(volume->find("x").error().code, Code::kNotFound);
   std::size_t seen = 0;
-  ASSERT_TRUE(volume->names(SampleId{40}, [&](SampleId, auto names) { seen += names.size(); return true; }).ok());
+  ASSERT_TRUE(volume
+                  ->names(SampleId{40},
+                          [&](SampleId, auto names) {
+                            seen += names.size();
+                            return true;
+                          })
+                  .ok());
   EXPECT_EQ(seen, 60u);
 }
 
@@ -189,7 +198,8 @@ TEST(Volume, refuses_truncated_volumes_with_both_lengths) {
   TemporaryDirectory directory;
   pack(directory / "v", random_lengths(100, 3000), {.chunk_bytes = 65536});
   const auto bytes = read_file(directory / "v");
-  for (const std::uint64_t length : {std::uint64_t{4096}, std::uint64_t{70000}, std::uint64_t{200000}, bytes.size() - 4096, bytes.size() - 1}) {
+  for (const std::uint64_t length :
+       {std::uint64_t{4096}, std::uint64_t{70000}, std::uint64_t{200000}, bytes.size() - 4096, bytes.size() - 1}) {
     write_file(directory / "cut", std::span(bytes).first(length));
     const Error error = mount_error(directory / "cut");
     EXPECT_EQ(error.code, Code::kTruncated) << length << error.message;
@@ -273,7 +283,7 @@ TEST(Volume, notices_that_its_file_was_replaced) {
   pack(directory / "v", {1, 2, 3});
   const auto volume = Volume::mount(directory / "v").value();
   pack(directory / "v", {4, 5, 6}, {.overwrite = true});
-  EXPECT_TRUE(volume->read(SampleId{0}).ok());   // its handle still reads the old file
+  EXPECT_TRUE(volume->read(SampleId{0}).ok());  // its handle still reads the old file
   const auto device = volume->open_device(4);
   ASSERT_FALSE(device.ok());
   EXPECT_NE(device.error().message.find("replaced"), std::string::npos);

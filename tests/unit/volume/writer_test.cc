@@ -38,7 +38,8 @@ TEST(Writer, shuffles_the_placement_by_its_seed) {
     const auto volume = Volume::mount(directory / name).value();
     expect_samples(*volume, lengths);
     std::vector<std::uint32_t> ids;
-    for (std::uint32_t slot = 0; slot < lengths.size(); ++slot) ids.push_back(volume->directory().id_of(Slot{slot}).value);
+    for (std::uint32_t slot = 0; slot < lengths.size(); ++slot)
+      ids.push_back(volume->directory().id_of(Slot{slot}).value);
     return ids;
   };
   std::vector<std::uint32_t> sorted(lengths.size());
@@ -55,13 +56,14 @@ TEST(Writer, wastes_little_space) {
   TemporaryDirectory directory;
   base::Prng prng(9);
   std::vector<std::uint64_t> lengths(20'000);
-  for (auto& length : lengths) length = 400 + prng.below(1043);   // mean 921, as the JPEGs
+  for (auto& length : lengths) length = 400 + prng.below(1043);  // mean 921, as the JPEGs
   const auto payload = std::accumulate(lengths.begin(), lengths.end(), std::uint64_t{0});
   for (const std::uint64_t pool : {std::uint64_t{1}, std::uint64_t{1} << 20, std::uint64_t{64} << 20}) {
     for (const bool shuffle : {true, false}) {
       pack(directory / "v", lengths, {.overwrite = true, .shuffle = shuffle, .pool_bytes = pool, .names = false});
       const auto volume = Volume::mount(directory / "v").value();
-      const double overhead = static_cast<double>(volume->superblock().data.length_bytes) / static_cast<double>(payload) - 1;
+      const double overhead =
+          static_cast<double>(volume->superblock().data.length_bytes) / static_cast<double>(payload) - 1;
       EXPECT_LE(overhead, 0.04) << "pool " << pool << " shuffle " << shuffle;
     }
   }
@@ -75,7 +77,8 @@ TEST(Writer, packs_records_of_mixed_sizes_tightly) {
   for (const bool shuffle : {true, false}) {
     pack(directory / "v", lengths, {.overwrite = true, .shuffle = shuffle, .pool_bytes = 4 << 20});
     const auto volume = Volume::mount(directory / "v").value();
-    EXPECT_LE(static_cast<double>(volume->superblock().data.length_bytes), 1.04 * static_cast<double>(payload)) << shuffle;
+    EXPECT_LE(static_cast<double>(volume->superblock().data.length_bytes), 1.04 * static_cast<double>(payload))
+        << shuffle;
     expect_samples(*volume, lengths);
   }
 }
@@ -171,7 +174,8 @@ TEST(Writer, names_the_first_sample_that_does_not_fit_the_schema) {
   EXPECT_EQ(append({number}).error().code, Code::kSchemaMismatch);
   const auto wrong = append({std::as_bytes(std::span(&wide, 1)), text(good)});
   EXPECT_EQ(wrong.error().code, Code::kSchemaMismatch);
-  EXPECT_NE(wrong.error().message.find("'label' takes 4 bytes of int32, 8 were given"), std::string::npos) << wrong.error().message;
+  EXPECT_NE(wrong.error().message.find("'label' takes 4 bytes of int32, 8 were given"), std::string::npos)
+      << wrong.error().message;
   EXPECT_EQ(append({number, text(overlong)}).error().code, Code::kSchemaMismatch);
   EXPECT_EQ(append({number, text(surrogate)}).error().code, Code::kSchemaMismatch);
   const auto not_text = append({number, text(bad)});
@@ -190,7 +194,8 @@ TEST(Writer, refuses_two_samples_of_one_name_and_names_both) {
   }
   const auto committed = writer->commit();
   ASSERT_EQ(committed.error().code, Code::kDuplicateName);
-  for (const char* part : {"17", "4321", "sample 17.bin"}) EXPECT_NE(committed.error().message.find(part), std::string::npos);
+  for (const char* part : {"17", "4321", "sample 17.bin"})
+    EXPECT_NE(committed.error().message.find(part), std::string::npos);
   EXPECT_TRUE(directory.list().empty());
 }
 
@@ -217,7 +222,7 @@ TEST(Writer, never_overwrites_without_being_told) {
   pack(path, {9}, {.overwrite = true});
   EXPECT_EQ(Volume::mount(path).value()->size(), 1u);
   write_file(directory / "empty", {});
-  pack(directory / "empty", {1});   // an empty file holds nothing to lose
+  pack(directory / "empty", {1});  // an empty file holds nothing to lose
 }
 
 TEST(Writer, never_overwrites_a_device_without_being_told) {
@@ -274,7 +279,7 @@ TEST(Writer, refuses_places_that_cannot_be_written) {
   EXPECT_EQ(create_error("/dev/null", {.overwrite = true}).code, Code::kInvalidArgument);
   EXPECT_EQ(create_error(directory / "v", {.chunk_bytes = 100'000}).code, Code::kInvalidArgument);
   EXPECT_EQ(create_error(directory / "v", {.chunk_bytes = 32 << 20}).code, Code::kInvalidArgument);
-  if (geteuid() != 0) {   // root may write anywhere
+  if (geteuid() != 0) {  // root may write anywhere
     ASSERT_EQ(chmod(directory.path().c_str(), 0500), 0);
     EXPECT_EQ(create_error(directory / "v").code, Code::kReadOnly);
     ASSERT_EQ(chmod(directory.path().c_str(), 0700), 0);
@@ -289,9 +294,9 @@ TEST(Writer, lets_one_packer_in_at_a_time) {
   const Error busy = create_error(path);
   EXPECT_EQ(busy.code, Code::kBusy);
   EXPECT_NE(busy.message.find("another process"), std::string::npos);
-  EXPECT_TRUE(std::filesystem::exists(path + ".partial"));   // the other's file is left alone
+  EXPECT_TRUE(std::filesystem::exists(path + ".partial"));  // the other's file is left alone
   writer.reset();
-  write_file(path + ".partial", bytes_of(1, 1 << 20));       // left by a pack that was killed
+  write_file(path + ".partial", bytes_of(1, 1 << 20));  // left by a pack that was killed
   pack(path, {1, 2, 3});
   expect_clean(path);
   EXPECT_EQ(directory.list(), std::vector<std::string>{"v"});
