@@ -28,7 +28,7 @@ constexpr At<std::uint32_t> kIoccsz{1792}, kIorcsz{1796};
 constexpr At<std::uint16_t> kIcdoff{1800};
 constexpr At<std::uint8_t> kFcatt{1802}, kMsdbd{1803};
 constexpr At<std::uint16_t> kOfcs{1804};
-constexpr Run kPowerStates{2048, 1024}, kVendor{3072, 1024};
+constexpr Run kVendor{3072, 1024};
 static_assert(kFr.end() == 72 && kCntlid.end() == kVer.offset && kSubnqn.end() == 1024 &&
               kVendor.end() == kIdentifyBytes);
 }  // namespace ctrl
