@@ -1,6 +1,6 @@
-// The host session against a hostile controller. The input is a list of steps: raw bytes, PDUs with chosen fields, commands, time.
-// Whatever comes, every command finishes once, nothing is written outside its buffer or after its completion was taken, a
-// successful read holds what was sent for it, and what the session sends is well-formed.
+// The host session against a hostile controller. The input is a list of steps: raw bytes, PDUs with chosen fields,
+// commands, time. Whatever comes, every command finishes once, nothing is written outside its buffer or after its
+// completion was taken, a successful read holds what was sent for it, and what the session sends is well-formed.
 #include <map>
 #include <memory>
 
@@ -17,10 +17,20 @@ std::byte data_byte(std::uint32_t offset) { return static_cast<std::byte>(offset
 class Run {
  public:
   Run(fuzz::Source& source, std::uint8_t choice)
-      : source_(source), framing_{(choice & 1u) != 0, (choice & 2u) != 0, 4}, wire_(nvme::Receiver::kController, framing_),
-        host_({.subnqn = "nqn.2026-01.io.example:s", .hostnqn = "nqn.2026-01.io.example:h", .qid = static_cast<std::uint16_t>(choice >> 2 & 1),
-               .depth = 1u + (choice >> 3 & 7), .header_digest = framing_.header_digest, .data_digest = framing_.data_digest,
-               .max_r2t = 1u + (choice >> 6), .in_capsule_bytes = 1024, .keep_alive_ms = 100, .stage_bytes = 1024, .large_read_bytes = 2048}) {
+      : source_(source),
+        framing_{(choice & 1u) != 0, (choice & 2u) != 0, 4},
+        wire_(nvme::Receiver::kController, framing_),
+        host_({.subnqn = "nqn.2026-01.io.example:s",
+               .hostnqn = "nqn.2026-01.io.example:h",
+               .qid = static_cast<std::uint16_t>(choice >> 2 & 1),
+               .depth = 1u + (choice >> 3 & 7),
+               .header_digest = framing_.header_digest,
+               .data_digest = framing_.data_digest,
+               .max_r2t = 1u + (choice >> 6),
+               .in_capsule_bytes = 1024,
+               .keep_alive_ms = 100,
+               .stage_bytes = 1024,
+               .large_read_bytes = 2048}) {
     host_.start(0);
   }
 
@@ -41,7 +51,8 @@ class Run {
   void handshake() {
     drain(~std::size_t{0});
     feed(fuzz::pdu_of([&](nvme::HeaderBuffer to) {
-      return nvme::encode(nvme::IcResp{.header_digest = framing_.header_digest, .data_digest = framing_.data_digest}, to);
+      return nvme::encode(nvme::IcResp{.header_digest = framing_.header_digest, .data_digest = framing_.data_digest},
+                          to);
     }));
     drain(~std::size_t{0});
     if (!cids_.empty()) respond({.result = 1, .cid = cids_.back()});
@@ -49,16 +60,27 @@ class Run {
 
   void step() {
     switch (source_.u8() % 10) {
-      case 0: return feed(source_.take(source_.u8()));
-      case 1: return respond({.result = source_.u32(), .cid = cid(), .status = nvme::decode_status(source_.u8() < 0xC0 ? 0 : source_.u16())});
+      case 0:
+        return feed(source_.take(source_.u8()));
+      case 1:
+        return respond({.result = source_.u32(),
+                        .cid = cid(),
+                        .status = nvme::decode_status(source_.u8() < 0xC0 ? 0 : source_.u16())});
       case 2:
-      case 3: return data();
-      case 4: return r2t();
+      case 3:
+        return data();
+      case 4:
+        return r2t();
       case 5:
-      case 6: return submit();
-      case 7: return drain(source_.u8() < 0x80 ? ~std::size_t{0} : source_.u16());
-      case 8: return take();
-      default: now_ns_ += std::uint64_t{source_.u8()} * 1'000'000; return host_.tick(now_ns_);
+      case 6:
+        return submit();
+      case 7:
+        return drain(source_.u8() < 0x80 ? ~std::size_t{0} : source_.u16());
+      case 8:
+        return take();
+      default:
+        now_ns_ += std::uint64_t{source_.u8()} * 1'000'000;
+        return host_.tick(now_ns_);
     }
   }
 
@@ -71,7 +93,8 @@ class Run {
     feed(fuzz::pdu_of([&](nvme::HeaderBuffer to) { return nvme::encode_response(cqe, framing_, to); }));
   }
   void data() {
-    nvme::C2HData pdu{.cid = cid(), .offset_bytes = source_.length(), .length_bytes = std::clamp(source_.length(), 1u, 16'384u)};
+    nvme::C2HData pdu{
+        .cid = cid(), .offset_bytes = source_.length(), .length_bytes = std::clamp(source_.length(), 1u, 16'384u)};
     const std::uint8_t flags = source_.u8();
     pdu.last = (flags & 1u) != 0;
     pdu.success = (flags & 2u) != 0;
@@ -82,7 +105,8 @@ class Run {
     feed(whole, 1 + flags * 8);
   }
   void r2t() {
-    const nvme::R2T pdu{.cid = cid(), .ttag = source_.u16(), .offset_bytes = source_.length(), .length_bytes = source_.length()};
+    const nvme::R2T pdu{
+        .cid = cid(), .ttag = source_.u16(), .offset_bytes = source_.length(), .length_bytes = source_.length()};
     feed(fuzz::pdu_of([&](nvme::HeaderBuffer to) { return nvme::encode(pdu, framing_, to); }));
   }
   void submit() {
@@ -91,8 +115,13 @@ class Run {
     command->buffer.resize(64u * source_.u8());
     command->read = (kind & 1u) != 0;
     const auto blocks = static_cast<std::uint32_t>(std::max<std::size_t>(1, command->buffer.size() / 512));
-    nvme::HostCommand request{.sqe = nvme::ReadWrite{.opcode = command->read ? nvme::Opcode::kRead : nvme::Opcode::kWrite, .nsid = 1, .blocks = blocks}.to_sqe(),
-                              .tag = ++tag_, .timeout_ns = (kind & 2u) != 0 ? 50'000'000u : 0u};
+    nvme::HostCommand request{
+        .sqe =
+            nvme::ReadWrite{
+                .opcode = command->read ? nvme::Opcode::kRead : nvme::Opcode::kWrite, .nsid = 1, .blocks = blocks}
+                .to_sqe(),
+        .tag = ++tag_,
+        .timeout_ns = (kind & 2u) != 0 ? 50'000'000u : 0u};
     if (command->read) request.read_into = command->buffer;
     if (!command->read) request.write_from = command->buffer;
     if (host_.submit(request, now_ns_)) commands_.emplace(tag_, std::move(command));
@@ -117,7 +146,9 @@ class Run {
       if (shape.type == nvme::PduType::kCapsuleCmd) cids_.push_back(nvme::decode_capsule(header).cid);
     });
   }
-  void feed(const std::vector<std::byte>& pdu, std::size_t piece = ~std::size_t{0}) { fuzz::feed(host_, pdu, now_ns_, piece); }
+  void feed(const std::vector<std::byte>& pdu, std::size_t piece = ~std::size_t{0}) {
+    fuzz::feed(host_, pdu, now_ns_, piece);
+  }
   void feed(ConstBytes raw) {
     raw_ = true;  // from here on data may be anything
     fuzz::feed(host_, raw, now_ns_);

@@ -48,7 +48,9 @@ class Taker final : public nvme::PduHandler {
 };
 
 struct Parser {
-  Parser(nvme::Receiver side, const nvme::Framing& framing, bool b) : receiver(side, 1), burst(b) { receiver.set_framing(framing); }
+  Parser(nvme::Receiver side, const nvme::Framing& framing, bool b) : receiver(side, 1), burst(b) {
+    receiver.set_framing(framing);
+  }
   nvme::Want want() { return receiver.want(burst); }
   void received(std::size_t bytes, std::uint64_t) {
     if (!receiver.received(bytes, taker)) return;

@@ -52,7 +52,8 @@ void feed(Session& session, nvme::ConstBytes bytes, std::uint64_t now_ns, std::s
   }
 }
 
-// Sends at most `limit` bytes of what a session has, and checks that the stream consists of whole PDUs that the other side takes.
+// Sends at most `limit` bytes of what a session has, and checks that the stream consists of whole PDUs that the other
+// side takes.
 class Wire {
  public:
   Wire(nvme::Receiver receiver, const nvme::Framing& framing) : receiver_(receiver), framing_(framing) {}

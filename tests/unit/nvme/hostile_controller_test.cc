@@ -273,17 +273,21 @@ TEST(nvme_hostile_controller, answer_while_the_buffer_is_being_sent_waits_for_th
 }
 
 TEST(nvme_hostile_controller, early_answers_and_reused_slots_do_not_confuse_what_is_to_be_sent) {
-  Victim victim;
-  std::uint16_t cid = victim.write_cid;
-  for (int i = 0; i < 200; ++i) {  // more often than there are slots
-    feed(victim.host, pdu_of(R2T{.cid = cid, .ttag = 1, .offset_bytes = 0, .length_bytes = 8192}));
-    feed(victim.host, pdu_of(Cqe{.cid = cid, .status = StatusCode::kWriteFault}));  // before anything of it was sent
-    ASSERT_EQ(victim.take().size(), 1u);
-    ASSERT_TRUE(victim.host.submit(
-        {.sqe = ReadWrite{.opcode = Opcode::kWrite, .nsid = 1, .blocks = 64}.to_sqe(), .write_from = victim.write}, 0));
-    const auto pdus = test::split(drain(victim.host));
-    ASSERT_EQ(pdus.size(), 1u);
-    cid = decode_capsule(pdus[0].data()).cid;
+  Victim victim({.qid = 1, .cntlid = 7, .depth = 8});
+  std::vector<std::uint16_t> cids{victim.write_cid};
+  const HostCommand write{.sqe = ReadWrite{.opcode = Opcode::kWrite, .nsid = 1, .blocks = 64}.to_sqe(),
+                          .write_from = victim.write};
+  while (cids.size() < 7) cids.push_back(victim.submit(write));
+  for (int round = 0; round < 50; ++round) {
+    for (const std::uint16_t cid : cids) {
+      feed(victim.host, pdu_of(R2T{.cid = cid, .ttag = 1, .offset_bytes = 0, .length_bytes = 8192}));
+      feed(victim.host, pdu_of(Cqe{.cid = cid, .status = StatusCode::kWriteFault}));  // before any of it was sent
+    }
+    ASSERT_EQ(victim.take().size(), cids.size());
+    for (std::size_t i = 0; i < cids.size(); ++i) ASSERT_TRUE(victim.host.submit(write, 0));
+    cids.clear();
+    for (const Pdu& pdu : test::split(drain(victim.host))) cids.push_back(decode_capsule(pdu.data()).cid);
+    ASSERT_EQ(cids.size(), 7u);
   }
 }
 
