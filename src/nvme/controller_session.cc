@@ -269,7 +269,7 @@ void ControllerSession::answer(Slot& slot, const Status& status, std::uint64_t r
 }
 
 void ControllerSession::make_pending(Slot& slot) noexcept {
-  DLFS_CHECK(!slot.pending);
+  DLFS_CHECK(!slot.pending && pending_count_ < pending_.size());
   slot.pending = true;
   pending_[(pending_begin_ + pending_count_++) % pending_.size()] = index_of(slot);
 }

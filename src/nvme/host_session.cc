@@ -155,6 +155,7 @@ std::size_t HostSession::take(std::span<Completion> into) noexcept {
 
 void HostSession::make_pending(Slot& slot) noexcept {
   if (slot.pending) return;
+  DLFS_CHECK(pending_count_ < pending_.size());
   slot.pending = true;
   pending_[(pending_begin_ + pending_count_++) % pending_.size()] = index_of(slot);
 }

@@ -285,6 +285,32 @@ TEST(nvme_session, large_read_goes_straight_to_its_place) {
   EXPECT_TRUE(std::ranges::equal(data, std::span(pair.subsystem.bytes).first(data.size())));
 }
 
+TEST(nvme_session, large_write_goes_straight_to_its_buffer_and_the_stage_is_whole_again) {
+  Pair pair({.qid = 1, .cntlid = 7}, {}, 1024, 1);
+  pair.settle();
+  const std::size_t stage = pair.controller.want().size();
+  const std::vector<std::byte> data = patterned(1, 256 * kBlock);
+  ASSERT_TRUE(pair.host.submit({.sqe = io(Opcode::kWrite, 0, 256), .write_from = data}, 0));
+  const auto quiet = [](std::vector<std::byte>&) {};
+  while (carry(pair.host, pair.controller, 1 << 20, 0, quiet) > 0) {
+  }
+  IoRequest request[2];
+  ASSERT_EQ(pair.controller.take(request), 1u);
+  std::vector<std::byte> buffer(request[0].length_bytes);
+  pair.controller.provide(request[0].id, buffer);
+  while (carry(pair.controller, pair.host, 1 << 20, 0, quiet) > 0) {
+  }
+  EXPECT_EQ(carry(pair.host, pair.controller, 1 << 20, 0, quiet), kDataPduBytes);
+  EXPECT_EQ(pair.controller.want().direct.data(), buffer.data());
+  while (carry(pair.host, pair.controller, 1 << 20, 0, quiet) > 0) {
+  }
+  EXPECT_EQ(pair.controller.want().size(), stage);
+  ASSERT_EQ(pair.controller.take(request), 1u);
+  EXPECT_FALSE(request[0].needs_buffer);
+  EXPECT_EQ(request[0].data.data(), buffer.data());
+  EXPECT_EQ(buffer, data);
+}
+
 TEST(nvme_session, damaged_read_is_a_failed_command_and_the_queue_lives) {
   Pair pair({.qid = 1, .cntlid = 7, .data_digest = true}, {}, 64, 1);
   pair.settle();
