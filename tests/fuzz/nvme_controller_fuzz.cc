@@ -72,7 +72,7 @@ class Run {
       case 5:
         return data();
       case 6:
-        return drain(source_.u8() < 0x80 ? ~std::size_t{0} : source_.u16());
+        return drain(source_.u8() < 0x80 ? ~std::size_t{0} : source_.u8() * 8u);
       case 7:
         executor_.step();
         return;

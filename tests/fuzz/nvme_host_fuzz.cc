@@ -75,7 +75,7 @@ class Run {
       case 6:
         return submit();
       case 7:
-        return drain(source_.u8() < 0x80 ? ~std::size_t{0} : source_.u16());
+        return drain(source_.u8() < 0x80 ? ~std::size_t{0} : source_.u8() * 8u);
       case 8:
         return take();
       default:

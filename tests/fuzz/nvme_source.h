@@ -58,7 +58,7 @@ class Wire {
  public:
   Wire(nvme::Receiver receiver, const nvme::Framing& framing) : receiver_(receiver), framing_(framing) {}
 
-  // on_pdu is given every PDU that is through.
+  // on_pdu is given every PDU as soon as its header is through.
   template <class Session, class OnPdu>
   void drain(Session& session, std::size_t limit, OnPdu&& on_pdu) {
     nvme::ConstBytes pieces[4];
@@ -83,8 +83,10 @@ class Wire {
     const nvme::CommonHeader header = nvme::decode_common_header(stream_.data());
     const auto shape = nvme::check_header(header, receiver_, header.type <= 1 ? nvme::Framing{} : framing_);
     DLFS_CHECK(shape.has_value());
-    if (stream_.size() < header.plen) return false;
-    on_pdu(*shape, stream_.data());
+    if (stream_.size() < shape->before_data_bytes) return false;
+    if (!announced_) on_pdu(*shape, stream_.data());
+    announced_ = stream_.size() < header.plen;
+    if (announced_) return false;
     stream_.erase(stream_.begin(), stream_.begin() + header.plen);
     return true;
   }
@@ -92,6 +94,7 @@ class Wire {
   nvme::Receiver receiver_;
   nvme::Framing framing_;
   std::vector<std::byte> stream_;
+  bool announced_ = false;  // the PDU that stream_ begins with, of which more is to come
 };
 
 // A PDU whose header `encode` writes, with its data and their digest.
