@@ -35,6 +35,7 @@ Placer::Placer(WriteQueue& queue, std::size_t max_open, std::uint64_t seed, Fina
 Result<std::span<std::byte>> Placer::place(SampleId id, std::uint32_t length_bytes, std::uint64_t hash, bool shuffle) {
   const std::uint32_t size = padded(length_bytes);
   DLFS_CHECK(size <= chunk_bytes_);
+  shuffled_ |= shuffle;
   DLFS_TRY_ASSIGN(const std::size_t index, make_room(size, shuffle));
   return add(open_[index], {id, 0, length_bytes, hash});
 }
@@ -106,7 +107,21 @@ Result<void> Placer::open_one() {
   return {};
 }
 
+void Placer::mix(OpenChunk& chunk) {
+  std::vector<PlacedRecord>& records = chunk.records;
+  for (std::size_t left = records.size(); left > 1; --left) std::swap(records[left - 1], records[prng_.below(left)]);
+  scratch_.assign(chunk.buffer.begin(), chunk.buffer.begin() + chunk.used_bytes);
+  std::uint32_t used = 0;
+  for (PlacedRecord& record : records) {
+    const std::uint32_t size = padded(record.length_bytes);
+    std::memcpy(chunk.buffer.data() + used, scratch_.data() + record.offset_bytes, size);
+    record.offset_bytes = used;
+    used += size;
+  }
+}
+
 Result<void> Placer::write(OpenChunk& chunk) {
+  if (shuffled_) mix(chunk);
   const std::uint64_t address = take_chunks(1);
   for (const PlacedRecord& record : chunk.records) final_(record, address + record.offset_bytes);
   std::memset(chunk.buffer.data() + chunk.used_bytes, 0, chunk.room());

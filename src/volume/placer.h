@@ -32,7 +32,9 @@ class Placer {
   Placer(WriteQueue& queue, std::size_t max_open, std::uint64_t seed, Final final, WriteChunk write);
 
   // Room for a record of `length_bytes` (at most a chunk) that the caller fills at once. With `shuffle`, in a random
-  // chunk with room; else in the first. **Errors**: of writes.
+  // chunk with room; else in the first. A chunk that took part in a shuffle has its records in random order too:
+  // chunk-wise reading cuts chunks between lanes, and parts that follow the source's order would make classes drift
+  // over an epoch. **Errors**: of writes.
   Result<std::span<std::byte>> place(SampleId id, std::uint32_t length_bytes, std::uint64_t hash, bool shuffle);
 
   // The next chunks in a row, for one large record: the address of the first.
@@ -59,6 +61,7 @@ class Placer {
   Result<void> renew(std::size_t index);  // writes the chunk and begins an empty one in its place
   Result<void> close(std::size_t index);  // writes the chunk; it is open no more
   Result<void> write(OpenChunk& chunk);
+  void mix(OpenChunk& chunk);  // puts its records into random order
   static std::span<std::byte> add(OpenChunk& chunk, PlacedRecord record);
   static void move_records(OpenChunk& donor, std::span<OpenChunk> targets);
 
@@ -66,6 +69,8 @@ class Placer {
   std::size_t max_open_;
   std::uint64_t chunk_bytes_;
   base::Prng prng_;
+  bool shuffled_ = false;
+  std::vector<std::byte> scratch_;  // of mix()
   Final final_;
   WriteChunk write_;
   std::vector<OpenChunk> open_;

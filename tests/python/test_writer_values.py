@@ -264,3 +264,14 @@ def test_placement_is_shuffled_by_the_seed_and_ids_keep_the_order_of_the_source(
     mixed = first_chunk(seed=1)
     assert np.ptp(mixed) > 1000 and np.array_equal(mixed, first_chunk(seed=1))
     assert not np.array_equal(mixed, first_chunk(seed=2))
+
+
+@pytest.mark.parametrize("length", [600, 2000])
+def test_a_sorted_source_drifts_at_no_time_of_an_epoch(tmp_path, length):
+    """Chunks are cut between lanes: were the records of a chunk in the source's order, an epoch would begin with late ids."""
+    n = 24000
+    ds = round_trip(tmp_path / "v.dlfs", ({"x": bytes(length)} for _ in range(n)), chunk_bytes=64 << 10)
+    for epoch in range(2):
+        for part in np.array_split(np.concatenate(list(ds.order(240, shuffle="chunk", epoch=epoch))), 20):
+            expected, deviation = (n - 1) / 2, n / np.sqrt(12 * len(part))
+            assert abs(part.mean() - expected) < 5 * deviation
