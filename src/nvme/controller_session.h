@@ -27,11 +27,11 @@ struct ControllerOptions {
   std::uint32_t alignment_bytes = 4;      // CPDA
   std::uint32_t max_queue_entries = 128;  // 2 to 1024: CAP.MQES, and the longest queue that Connect may ask for
   std::uint32_t in_capsule_bytes = kAdminInCapsuleBytes;  // of I/O queues; the Admin Queue takes kAdminInCapsuleBytes
-  std::uint32_t max_h2c_data_bytes = 1024 * 1024;         // MAXH2CDATA
+  std::uint32_t max_h2c_data_bytes = 1'048'576;           // MAXH2CDATA
   std::uint32_t max_transfer_log2 = 8;                    // MDTS: 2^n pages of 4096 bytes, for one command
   std::uint32_t async_events = 4;                         // AERL + 1
   std::uint64_t connect_timeout_ns = 5'000'000'000;       // until Connect has been answered
-  std::size_t stage_bytes = 256 * 1024;
+  std::size_t stage_bytes = 262'144;
 };
 
 // An I/O command. Read, Flush and Write Zeroes carry no data; the data of Write and Dataset Management are here when
@@ -94,9 +94,8 @@ class ControllerSession final : private PduHandler {
  private:
   static constexpr std::uint16_t kNone = 0xFFFF;
   static constexpr std::uint64_t kNever = ~std::uint64_t{0};
-  static constexpr std::uint32_t kLargeBytes = 16 * 1024;  // from here on data go straight to their place
-  static constexpr std::size_t kMaxAdminBytes =
-      4 * 1024 * 1024;  // of admin commands' data that the host has not fetched
+  static constexpr std::uint32_t kLargeBytes = 16 * 1024;   // from here on data go straight to their place
+  static constexpr std::size_t kMaxAdminBytes = 4'194'304;  // of admin commands' data that the host has not fetched
   enum class SlotState : std::uint8_t {
     kFree,
     kReceiving,    // the capsule's data are coming

@@ -31,7 +31,7 @@ struct HostOptions {
   std::uint32_t in_capsule_bytes = kAdminInCapsuleBytes;  // of I/O queues: IOCCSZ less the command's 64 bytes
   std::uint32_t keep_alive_ms = 0;  // of the Admin Queue; 0: none. Half of it passes between two Keep Alives
   std::uint64_t connect_timeout_ns = 5'000'000'000;
-  std::size_t stage_bytes = 256 * 1024;
+  std::size_t stage_bytes = 262'144;
   std::uint32_t large_read_bytes = 16 * 1024;  // while the oldest command is longer, data go straight to their place
 };
 

@@ -58,7 +58,7 @@ class SendQueue {
     std::uint32_t owner = kNobody;
     std::uint32_t scratch_bytes = 0;  // to give back to the ring
   };
-  static constexpr std::size_t kScratchBytes = 32 * 1024, kSegments = 512;
+  static constexpr std::size_t kScratchBytes = 32'768, kSegments = 512;
 
   std::byte* reserve(std::size_t bytes) noexcept;
   void commit(std::byte* at, std::size_t bytes) noexcept;
