@@ -147,7 +147,8 @@ class Sequence {
 };
 
 // A sample opened for reading in parts. **Thread**: any; reads do not share a position. **Lifetime**: keeps the
-// volume.
+// volume. Of a sample larger than a chunk it keeps the chunk in which the last read ended, so that many small reads in
+// a row cost what few long ones do.
 class File {
  public:
   std::uint32_t id() const noexcept;

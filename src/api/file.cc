@@ -12,10 +12,11 @@ Result<File> Volume::open_id(std::uint32_t id, std::size_t field) const {
   const volume::Volume& volume = *impl_->volume;
   DLFS_TRY(api::check_id(volume, id));
   DLFS_TRY(api::check_field(volume, field));
-  File::Impl file{impl_->volume, SampleId{id}, field, 0, std::nullopt};
+  File::Impl file{impl_->volume, SampleId{id}, field, 0, std::nullopt, nullptr};
   if (volume.directory().location(file.id).large) {
     DLFS_TRY_ASSIGN(const auto lengths, volume.field_lengths(file.id));
     file.size = lengths[field];
+    file.kept = std::make_unique<volume::KeptPiece>();
   } else {
     DLFS_TRY_ASSIGN(file.record, volume.read(file.id));
     file.size = file.record->fields[field].size();
@@ -55,7 +56,8 @@ std::uint64_t File::size() const noexcept { return impl_->size; }
 Result<std::uint64_t> File::read(std::span<std::byte> into, std::uint64_t offset) const {
   if (offset >= impl_->size || into.empty()) return std::uint64_t{0};
   const std::uint64_t length = std::min<std::uint64_t>(into.size(), impl_->size - offset);
-  if (!impl_->record) return impl_->volume->read_field(impl_->id, impl_->field, offset, into.first(length));
+  if (!impl_->record)
+    return impl_->volume->read_field(impl_->id, impl_->field, offset, into.first(length), impl_->kept.get());
   std::memcpy(into.data(), impl_->record->fields[impl_->field].data() + offset, length);
   return length;
 }

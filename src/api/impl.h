@@ -33,6 +33,7 @@ struct File::Impl {
   std::size_t field = 0;
   std::uint64_t size = 0;
   std::optional<volume::OwnedRecord> record;  // the whole sample, unless it is a large one
+  std::unique_ptr<volume::KeptPiece> kept;    // of a large one
 };
 
 struct Writer::Impl {

@@ -32,6 +32,14 @@ struct OwnedRecord {
   std::vector<layout::FieldValue> fields;
 };
 
+// The chunk of a large sample in which the last read of it ended. **Thread**: any; whoever finds it taken does without,
+// a forked child for ever where another thread of the parent had it.
+struct KeptPiece {
+  std::mutex mutex;
+  std::uint64_t index = 0;
+  std::vector<std::byte> bytes;  // verified; empty: none
+};
+
 // **Thread**: all const functions from any thread. **Lifetime**: shared; readers and files keep it alive.
 // **fork**: usable in a child; its device handles are opened anew there at first use.
 class Volume : public std::enable_shared_from_this<Volume> {
@@ -70,9 +78,10 @@ class Volume : public std::enable_shared_from_this<Volume> {
   Result<std::string> name(SampleId id) const;  // empty when the volume has no names
   Result<OwnedRecord> read(SampleId id) const;
   // Reads [offset, offset + into.size()) of one field, verified; a large sample is not read whole. Returns the bytes
-  // read (short at the end).
-  Result<std::uint64_t> read_field(SampleId id, std::size_t field, std::uint64_t offset,
-                                   std::span<std::byte> into) const;
+  // read (short at the end). `kept`, of the same sample, spares those who read it in small parts from reading and
+  // verifying a whole chunk each time.
+  Result<std::uint64_t> read_field(SampleId id, std::size_t field, std::uint64_t offset, std::span<std::byte> into,
+                                   KeptPiece* kept = nullptr) const;
   Result<std::vector<std::uint64_t>> field_lengths(SampleId id) const;
   // "sample 17 ('train/cat/1.jpg') on file:/x/train.dlfs at byte 1234567": for errors. Reads the name; never fails.
   std::string describe(SampleId id) const;

@@ -41,7 +41,7 @@ struct Volume::Impl {
   Result<OwnedRecord> read_ordinary(SampleId id, const layout::Location& location) const;
   Result<OwnedRecord> read_large(SampleId id, const layout::Location& location) const;
   Result<std::uint64_t> read_large_field(SampleId id, const layout::Location& location, std::size_t field,
-                                         std::uint64_t offset, std::span<std::byte> into) const;
+                                         std::uint64_t offset, std::span<std::byte> into, KeptPiece* kept) const;
 };
 
 }  // namespace dlfs::volume

@@ -106,32 +106,45 @@ Result<OwnedRecord> Volume::read(SampleId id) const {
 }
 
 Result<std::uint64_t> Volume::Impl::read_large_field(SampleId id, const Location& location, std::size_t field,
-                                                     std::uint64_t offset, std::span<std::byte> into) const {
+                                                     std::uint64_t offset, std::span<std::byte> into,
+                                                     KeptPiece* kept) const {
   DLFS_TRY_ASSIGN(const auto sample, large_sample(id, location));
   const auto range = sample->head.field(field);
   const std::uint64_t count =
       offset >= range.length_bytes ? 0 : std::min<std::uint64_t>(into.size(), range.length_bytes - offset);
   if (count == 0) return count;
+  const std::uint64_t chunk = superblock.chunk_bytes;
   const std::uint64_t begin = range.offset_bytes + offset;  // within the record
   const std::uint64_t end = begin + count;
-  DLFS_TRY(visit_pieces(id, location, *sample, begin / superblock.chunk_bytes, (end - 1) / superblock.chunk_bytes,
+  const auto copy = [&](std::uint64_t piece_begin, std::span<const std::byte> piece) {
+    const std::uint64_t from = std::max(begin, piece_begin);
+    const std::uint64_t to = std::min(end, piece_begin + piece.size());
+    std::memcpy(into.data() + (from - begin), piece.data() + (from - piece_begin), to - from);
+  };
+  std::uint64_t first = begin / chunk;
+  const std::uint64_t last = (end - 1) / chunk;
+  const auto lock = kept == nullptr ? std::unique_lock<std::mutex>() : std::unique_lock(kept->mutex, std::try_to_lock);
+  if (lock && !kept->bytes.empty() && kept->index == first) copy(chunk * first++, kept->bytes);
+  if (first > last) return count;
+  DLFS_TRY(visit_pieces(id, location, *sample, first, last,
                         [&](std::uint64_t piece_begin, std::span<const std::byte> piece) {
-                          const std::uint64_t from = std::max(begin, piece_begin);
-                          const std::uint64_t to = std::min(end, piece_begin + piece.size());
-                          std::memcpy(into.data() + (from - begin), piece.data() + (from - piece_begin), to - from);
+                          copy(piece_begin, piece);
+                          if (!lock || end >= piece_begin + piece.size()) return;
+                          kept->bytes.assign(piece.begin(), piece.end());
+                          kept->index = last;
                         }));
   return count;
 }
 
 Result<std::uint64_t> Volume::read_field(SampleId id, std::size_t field, std::uint64_t offset,
-                                         std::span<std::byte> into) const {
+                                         std::span<std::byte> into, KeptPiece* kept) const {
   DLFS_TRY(impl_->check_id(id));
   if (field >= schema().fields.size()) {
     return base::make_error(Code::kInvalidArgument, "there is no field {}; the schema is '{}'", field,
                             schema().to_string());
   }
   const Location location = impl_->directory.location(id);
-  if (location.large) return impl_->read_large_field(id, location, field, offset, into);
+  if (location.large) return impl_->read_large_field(id, location, field, offset, into, kept);
   DLFS_TRY_ASSIGN(const OwnedRecord record, impl_->read_ordinary(id, location));
   const layout::FieldValue value = record.fields[field];
   const std::uint64_t count = offset >= value.size() ? 0 : std::min<std::uint64_t>(into.size(), value.size() - offset);

@@ -8,6 +8,7 @@
 #include <numeric>
 #include <thread>
 
+#include "faulty_device.h"
 #include "samples.h"
 #include "volume/verify.h"
 
@@ -104,6 +105,37 @@ TEST(Volume, reads_parts_of_fields) {
     EXPECT_TRUE(std::equal(text.begin(), text.begin() + caption.size(), std::as_bytes(std::span(caption)).begin()));
     EXPECT_EQ(volume->read_field(SampleId{id}, 3, 0, text).error().code, Code::kInvalidArgument);
   }
+}
+
+TEST(Volume, small_parts_in_a_row_read_each_chunk_once) {
+  TemporaryDirectory directory;
+  const auto content = bytes_of(0, 5 * (64u << 10));
+  auto writer = Writer::create(directory / "v", one_field(), {.chunk_bytes = 64u << 10}).value();
+  const auto field = std::span<const std::byte>(content);
+  ASSERT_TRUE(writer->append("a", {&field, 1}).ok());
+  ASSERT_TRUE(writer->commit().ok());
+  std::uint64_t requests = 0;
+  const auto counted = [&](std::string_view url,
+                           const block::OpenOptions& options) -> Result<std::unique_ptr<block::BlockDevice>> {
+    auto inner = block::open_device(url, options);
+    if (!inner.ok()) return inner;
+    return std::unique_ptr<block::BlockDevice>(
+        std::make_unique<JudgedDevice>(std::move(inner).value(), [&](const block::Request&) { return ++requests, 0; }));
+  };
+  const auto volume = Volume::mount(directory / "v", {.open_device = counted}).value();
+  KeptPiece kept;
+  std::vector<std::byte> part(1000);
+  requests = 0;
+  for (std::uint64_t at = 0; at < content.size(); at += part.size()) {
+    const std::uint64_t count = volume->read_field(SampleId{0}, 0, at, part, &kept).value();
+    ASSERT_EQ(count, std::min<std::uint64_t>(part.size(), content.size() - at));
+    ASSERT_TRUE(std::equal(part.begin(), part.begin() + static_cast<std::ptrdiff_t>(count),
+                           content.begin() + static_cast<std::ptrdiff_t>(at)));
+  }
+  EXPECT_LE(requests, 10u);                  // 6 chunks, head and table
+  const std::scoped_lock taken(kept.mutex);  // by another thread
+  ASSERT_EQ(volume->read_field(SampleId{0}, 0, 70'000, part, &kept).value(), part.size());
+  EXPECT_TRUE(std::equal(part.begin(), part.end(), content.begin() + 70'000));
 }
 
 TEST(Volume, keeps_any_name) {
