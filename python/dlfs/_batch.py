@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Iterator, Sequence
 from typing import Any, Union, cast, overload
 
@@ -186,7 +187,7 @@ class Batch:
         shape = (len(self), *field.shape)
         if out is None:
             out = np.empty(shape, field.numpy_dtype)
-        elif out.shape != shape or out.dtype != field.numpy_dtype:
+        elif isinstance(out, np.ndarray) and (out.shape != shape or out.dtype != field.numpy_dtype):
             raise InvalidArgumentError(
                 f"out is {out.dtype} of shape {out.shape}, and field {field.name!r} needs {field.numpy_dtype} of shape {shape}"
             )
@@ -216,7 +217,10 @@ def _value_of(core: _core.Batch, i: int, index: int, field: Field) -> Value:
 
 def position(i: int, length: int) -> int:
     """Python's indexing: from the end when negative. Raises IndexError."""
-    number = int(i.__index__())
+    try:
+        number = operator.index(i)
+    except TypeError:
+        raise TypeError(f"an index must be an integer, not {i!r}") from None
     if not -length <= number < length:
         raise IndexError(f"index {number} is out of range for {length} samples")
     return number + length if number < 0 else number
@@ -225,5 +229,6 @@ def position(i: int, length: int) -> int:
 def flat(array: Array) -> npt.NDArray[np.uint8]:
     """The array's own memory as bytes, for the buffer protocol. Raises InvalidArgumentError where that is not one piece."""
     if not (isinstance(array, np.ndarray) and array.flags.c_contiguous and array.flags.writeable):
-        raise InvalidArgumentError("out must be a C-contiguous, writable numpy.ndarray")
+        hint = "; for a tensor in the CPU's memory give out.numpy(), which shares it" if hasattr(array, "numpy") else ""
+        raise InvalidArgumentError(f"out must be a C-contiguous, writable numpy.ndarray{hint}")
     return array.reshape(-1).view(np.uint8)

@@ -12,12 +12,14 @@ from ._errors import InvalidArgumentError
 if TYPE_CHECKING:
     from _typeshed import WriteableBuffer
 
+_PIECE = 32 << 20
+
 
 class SampleFile(io.RawIOBase):
     """One field of one sample as a read-only raw binary file, from :meth:`dlfs.Volume.open`.
 
-    A sample larger than a chunk is never read whole: each read fetches and verifies what it needs. Wrap it in
-    ``io.BufferedReader`` for many small reads.
+    A sample larger than a chunk is never read whole unless you ask for that: each read fetches and verifies the chunks that
+    it needs, and the last one is kept for the next read. Wrap it in ``io.BufferedReader`` for reads of a few bytes.
     """
 
     def __init__(self, core: _core.File, name: str) -> None:
@@ -50,6 +52,19 @@ class SampleFile(io.RawIOBase):
             got = self._core.read_into(flat, self._position)
         self._position += got
         return got
+
+    def readall(self) -> bytes:
+        """The rest of it, in few long reads."""
+        self._check_open()
+        rest = bytearray(max(self.size - self._position, 0))
+        at = 0
+        with memoryview(rest) as view:
+            while at < len(rest):
+                got = self.readinto(view[at : at + _PIECE])  # between pieces Ctrl-C is looked at
+                if got == 0:
+                    break
+                at += got
+        return bytes(rest[:at]) if at < len(rest) else bytes(rest)
 
     def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
         self._check_open()

@@ -28,7 +28,7 @@ _PIECE = 256  # samples or names fetched together where one iterates over all
 
 @dataclass(frozen=True)
 class Finding:
-    """One fault that :meth:`Volume.verify` found. ``what`` is its kind; ``message`` says all in a sentence."""
+    """One fault that :meth:`Volume.verify` found. ``what`` is its kind, ``message`` says what is wrong, the others where."""
 
     what: str
     id: int | None
@@ -158,10 +158,10 @@ class Volume:
         """A sample by id (IndexError when there is none) or name (:class:`dlfs.NotFoundError`, a KeyError); a Batch for several."""
         if isinstance(key, (str, bytes)):
             id = self.find(key)
-        elif hasattr(key, "__index__") and not isinstance(key, np.ndarray):
+        elif hasattr(key, "__index__") and getattr(key, "ndim", 0) == 0:
             id = position(key, len(self))  # type: ignore[arg-type]
         else:
-            return self.read(key)
+            return self.read(key)  # type: ignore[arg-type]
         return sample_of(self._mounted().read_one(id), 0, self._schema)
 
     def read(self, ids: Ids, *, on_error: OnError = "raise") -> Batch:
@@ -193,7 +193,11 @@ class Volume:
 
     def find(self, name: str | bytes) -> int:
         """The id of a name. Raises :class:`dlfs.NotFoundError`."""
-        return self._mounted().find(encode_text(name))
+        core = self._mounted()
+        try:
+            return core.find(encode_text(name))
+        except UnicodeEncodeError:
+            raise NotFoundError(f"there is no sample named {name!r} in {self._url!r}: no name holds such a surrogate") from None
 
     def name(self, id: int) -> str:
         """The name of an id, empty where the volume has no names. Bytes that are not UTF-8 are as :func:`os.fsdecode` gives them."""
@@ -249,7 +253,8 @@ class Volume:
                 ``batch.padding`` says how many).
             lanes, window: of chunk mode; more of either mixes better and needs more memory. ranks must divide lanes.
             start_batch: begins there, at no cost.
-            cache_bytes: memory for samples, a hard bound; batches that are still in use count.
+            cache_bytes: memory for samples, a hard bound; batches that are still in use count. Only a sample larger than all
+                of it gets memory of its own.
             depth: device requests in flight.
             prefetch_batches: batches read ahead; 0: as many as the memory allows.
             on_error: ``"raise"``, or ``"skip"`` damaged samples and count them in ``stat()["skipped"]``.
@@ -338,14 +343,16 @@ def id_array(ids: Ids, n: int) -> npt.NDArray[np.uint32]:
     """Ids as a uint32 array: negative ones count from the end. Raises IndexError, TypeError."""
     if isinstance(ids, slice):
         return np.arange(*ids.indices(n), dtype=np.uint32)
-    if isinstance(ids, np.ndarray):
-        array = ids
+    if hasattr(ids, "__array__"):  # NumPy's and PyTorch's
+        array = np.asarray(ids)
     else:
         array = np.asarray(ids if isinstance(ids, Sequence) else list(_iterable(ids)))
     if array.size == 0:
         return np.empty(0, np.uint32)
     if array.ndim != 1 or array.dtype.kind not in "iu":
-        raise TypeError(f"ids must be integers in one dimension, not {array.dtype} of shape {array.shape}")
+        hints = {"b": "; numpy.flatnonzero(mask) makes ids of a mask", "U": "; find(name) gives the id of a name"}
+        hint = hints.get(array.dtype.kind, "")
+        raise TypeError(f"ids must be integers in one dimension, not {array.dtype} of shape {array.shape}{hint}")
     low, high = int(array.min()), int(array.max())
     if low < -n or high >= n:
         raise IndexError(f"id {low if low < -n else high} is out of range for {n} samples")

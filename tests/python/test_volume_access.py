@@ -6,6 +6,7 @@ import io
 import os
 import pickle
 import threading
+import time
 
 import numpy as np
 import pytest
@@ -265,3 +266,45 @@ def test_many_threads_read_at_once(ds, sample):
     for thread in threads:
         thread.join()
     assert not faults
+
+
+def test_a_large_sample_is_read_in_one_go_or_in_crumbs(tmp_path):
+    content = np.random.default_rng(1).integers(0, 256, 40_000_000, np.uint8).tobytes()
+    path = tmp_path / "large.dlfs"
+    dlfs.pack([{"blob": content, "id": 1}], path, chunk_bytes=16 << 20)
+    with dlfs.mount(path) as ds:
+        reads = []
+        file = ds.open(0)
+        plain = file.readinto
+        file.readinto = lambda into: reads.append(len(into)) or plain(into)
+        assert file.read() == content and len(reads) <= 3  # RawIOBase would ask 8 KiB at a time
+        assert file.read() == b"" and file.seek(-5, 2) == len(content) - 5 and file.read() == content[-5:]
+        file.seek(len(content) + 10)
+        assert file.read() == b""
+        began = time.perf_counter()
+        with io.BufferedReader(ds.open(0)) as buffered:
+            assert b"".join(iter(lambda: buffered.read(3000), b"")) == content
+        assert time.perf_counter() - began < 20  # minutes where each read takes and verifies a chunk of 16 MiB
+
+
+def test_ids_and_names_of_any_kind(ds):
+    assert ds[np.array(3)]["label"] == 3
+    with pytest.raises(TypeError, match="flatnonzero"):
+        ds[np.zeros(len(ds), bool)]
+    with pytest.raises(TypeError, match="find"):
+        ds[["train/cat/00000.jpg"]]
+    assert "\ud800" not in ds
+    with pytest.raises(dlfs.NotFoundError, match="surrogate"):
+        ds["\ud800"]
+    for wrong in (lambda: ds.name("x"), lambda: ds[:3][0:2], lambda: ds.names()["x"]):
+        with pytest.raises(TypeError, match="must be an integer"):
+            wrong()
+
+
+def test_gather_says_what_out_must_be(ds):
+    batch = ds[:8]
+    for wrong in ([0] * 8, bytes(64), bytearray(64)):
+        with pytest.raises(dlfs.InvalidArgumentError, match="writable numpy.ndarray"):
+            batch.gather("label", wrong)
+        with pytest.raises(dlfs.InvalidArgumentError, match="writable numpy.ndarray"):
+            batch["image"].gather(wrong)
