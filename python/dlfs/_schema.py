@@ -26,7 +26,7 @@ def decode_text(value: bytes) -> str:
 
 
 def numpy_dtype(name: str) -> np.dtype[Any]:
-    """NumPy has no bfloat16 of its own: it is ``ml_dtypes.bfloat16`` where that package is, else the raw uint16 bits."""
+    """See :attr:`Field.numpy_dtype` for bfloat16."""
     if name != "bfloat16":
         return np.dtype(name).newbyteorder("<") if np.dtype(name).itemsize > 1 else np.dtype(name)
     try:
@@ -53,7 +53,11 @@ class Field:
 
     @property
     def numpy_dtype(self) -> np.dtype[Any]:
-        """The dtype that this field has in NumPy: that of a tensor; uint8 for bytes and text."""
+        """The dtype that this field has in NumPy: that of a tensor; uint8 for bytes and text.
+
+        NumPy has no bfloat16 of its own: it is that of the package ``ml_dtypes`` where it is installed, else the raw bits as
+        uint16 (:mod:`dlfs.torch` gives ``torch.bfloat16`` in any case).
+        """
         return numpy_dtype(self.dtype) if self.kind == "tensor" else np.dtype(np.uint8)
 
     def __str__(self) -> str:
@@ -107,18 +111,29 @@ class Schema(Mapping[str, Field]):
 def schema_of(given: str | Mapping[str, object] | Schema) -> Schema:
     """A schema from its text, or from a dict of field name to type.
 
-    A type is a text (``"int64"``, ``"uint8[256,256]"``), ``bytes``, ``str``, ``int``, ``float``, ``bool``, a NumPy dtype,
+    A type is a text (``"int64"``, ``"uint8[256,256]"``), ``bytes``, ``str``, ``int``, ``float``, ``complex``, ``bool``, a NumPy dtype,
     or a pair (dtype, shape).
     """
     if isinstance(given, Schema):
         return given
     if isinstance(given, str):
         return Schema.parse(given)
-    return Schema.parse(", ".join(f"{name}: {_type_text(name, kind)}" for name, kind in given.items()))
+    if not isinstance(given, Mapping):
+        raise InvalidArgumentError(
+            f"a schema is a text such as 'image: bytes, label: int64', or a dict of field name to type, not {given!r}"
+        )
+    for name in given:
+        if not isinstance(name, str):
+            raise InvalidArgumentError(f"the names of fields are str, not {name!r}")
+    schema = Schema.parse(", ".join(f"{name}: {_type_text(name, kind)}" for name, kind in given.items()))
+    if list(schema) != list(given):  # a name that holds ':' or ',' was read as several
+        wrong = next(name for name in given if name not in schema)
+        raise InvalidArgumentError(f"{wrong!r} cannot be the name of a field: it holds a colon, a comma or a blank at an end")
+    return schema
 
 
 def _type_text(name: str, kind: object) -> str:
-    known = {bytes: "bytes", str: "text", int: "int64", float: "float64", bool: "bool"}
+    known = {bytes: "bytes", str: "text", int: "int64", float: "float64", complex: "complex128", bool: "bool"}
     if isinstance(kind, str):
         return kind
     if isinstance(kind, type) and kind in known:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import sys
 import weakref
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import TracebackType
 from typing import Any, Union
 
 import numpy as np
+import numpy.typing as npt
 
 from . import _core
 from ._errors import InvalidArgumentError, SchemaError
@@ -19,6 +21,9 @@ from ._volume import Url, url_text
 #: Text as it is; a list of texts is joined by NUL (as "classes" are); anything else becomes JSON.
 Attribute = Union[str, Sequence[str], int, float, bool, None, Mapping[str, Any]]
 _Encoder = Callable[[Any], Any]
+_DTYPES = frozenset(
+    "bool int8 int16 int32 int64 uint8 uint16 uint32 uint64 float16 bfloat16 float32 float64 complex64 complex128".split()
+)
 
 
 class _Misfit(Exception):
@@ -39,7 +44,8 @@ class Writer:
     Args:
         url: the destination, a file or a block device.
         schema: ``"image: bytes, label: int64"``, a dict of field name to type, or a :class:`dlfs.Schema`; None: taken from the
-            first sample: bytes -> bytes, str -> text, int -> int64, float -> float64, bool -> bool, an array -> its dtype and shape.
+            first sample: bytes -> bytes, str -> text, int -> int64, float -> float64, complex -> complex128, bool -> bool, an
+            array or a PyTorch tensor -> its dtype and shape.
         overwrite: replaces a volume, or whatever else is there.
         shuffle: places the samples in random order, so that ``shuffle="chunk"`` mixes a sorted source. Ids keep the source's order.
         seed: of that placement.
@@ -100,16 +106,17 @@ class Writer:
         """
         if self._closed:
             raise ValueError(f"the writer of {self._url} is closed: make a new one")
+        if not isinstance(sample, Mapping):
+            raise SchemaError(f"sample {self._count} must be a dict of field name to value, not {_describe(sample)}")
+        raw_name = b"" if name is None else self._name_bytes(name)
         if self._core is None:
             self._begin(sample, name)
         if (name is not None) != self._names:
             has, others = ("a name", "have none") if name is not None else ("no name", "have names")
             raise SchemaError(f"sample {self._count} has {has}, but the samples of {self._url} {others}")
-        if name is not None and len(name) == 0:
-            raise InvalidArgumentError(f"sample {self._count} has an empty name")
         core = self._core
         assert core is not None
-        core.append(b"" if name is None else encode_text(name), self._encode(sample))
+        core.append(raw_name, self._encode(sample))
         self._count += 1
         return self._count - 1
 
@@ -165,6 +172,18 @@ class Writer:
         self._core = _core.create_writer(encode_text(self._url), encode_text(str(schema)), self._attributes, options)
         self._abort = weakref.finalize(self, self._core.abort)
 
+    def _name_bytes(self, name: str | bytes) -> bytes:
+        if not isinstance(name, (str, bytes)):
+            raise InvalidArgumentError(f"the name of sample {self._count} must be a str or bytes, not {_describe(name)}")
+        if len(name) == 0:
+            raise InvalidArgumentError(f"sample {self._count} has an empty name")
+        try:
+            return encode_text(name)
+        except UnicodeEncodeError:
+            raise InvalidArgumentError(
+                f"the name of sample {self._count} holds a lone surrogate, which is no Unicode text: {name!r:.80}"
+            ) from None
+
     def _encode(self, sample: Mapping[str, Any]) -> list[Any]:
         values = []
         for field, encode in self._encoders:
@@ -192,6 +211,10 @@ def pack(
     with Writer(url, schema, **options) as writer:
         for each in samples:
             if isinstance(each, tuple):
+                if len(each) != 2:
+                    raise InvalidArgumentError(
+                        f"sample {len(writer)} must be a dict or a pair (name, dict), not a tuple of {len(each)}"
+                    )
                 name, sample = each
                 writer.write(sample, name)
             else:
@@ -216,11 +239,13 @@ def _attribute(key: str, value: Attribute) -> bytes:
 
 
 def _infer(sample: Mapping[str, Any]) -> Schema:
+    if not sample:
+        raise SchemaError("sample 0 has no fields: give it one, for example {'image': b'...'}")
     return schema_of({name: _type_of(name, value) for name, value in sample.items()})
 
 
 def _type_of(name: str, value: object) -> object:
-    # bool is an int, and bytes a buffer: the order matters.
+    # bool is an int: the order matters. NumPy's str_ and bytes_ are a str and bytes.
     for kinds, text in (
         ((bytes, bytearray, memoryview), "bytes"),
         (str, "text"),
@@ -229,14 +254,47 @@ def _type_of(name: str, value: object) -> object:
         (float, "float64"),
         (complex, "complex128"),
     ):
-        if isinstance(value, kinds) and not isinstance(value, np.generic):
+        if isinstance(value, kinds):
             return text
-    if isinstance(value, (np.ndarray, np.generic)):
-        return (value.dtype, value.shape)
-    raise SchemaError(
-        f"sample 0: field {name!r} is of type {type(value).__name__}, which has no place in a schema; "
-        "give bytes, str, a number or a NumPy array"
-    )
+    try:
+        if isinstance(value, (np.ndarray, np.generic)) or _is_tensor(value):
+            array, dtype = _array_of(value)
+            if dtype not in _DTYPES:
+                raise _Misfit(f"an array of {dtype}")
+            return (dtype, array.shape) if dtype != "bfloat16" else _bfloat16_text(array.shape)
+        raise _Misfit(f"of type {type(value).__name__}")
+    except _Misfit as misfit:
+        raise SchemaError(
+            f"sample 0: field {name!r} is {misfit}, which has no place in a schema; "
+            "give bytes, str, a number, or an array or tensor of numbers"
+        ) from None
+
+
+def _bfloat16_text(shape: tuple[int, ...]) -> str:
+    return f"bfloat16[{','.join(map(str, shape))}]" if shape else "bfloat16"
+
+
+def _is_tensor(value: object) -> bool:
+    """PyTorch's, without importing PyTorch."""
+    return type(value).__module__.partition(".")[0] == "torch" and hasattr(value, "detach")
+
+
+def _array_of(value: Any) -> tuple[npt.NDArray[Any], str]:
+    """An array or a tensor as an array, and the name of its dtype. bfloat16 may be uint16 in the array."""
+    if isinstance(value, np.ma.MaskedArray):
+        raise _Misfit("a masked array (give its filled(), or the mask as a field of its own)")
+    if not _is_tensor(value):
+        array = np.asarray(value)
+        return array, array.dtype.name
+    tensor = value.detach().cpu()
+    name = str(tensor.dtype).removeprefix("torch.")
+    try:
+        if name == "bfloat16":
+            bits = tensor.contiguous().view(sys.modules["torch"].int16).numpy()
+            return bits.view(numpy_dtype("bfloat16")), name
+        return tensor.resolve_conj().resolve_neg().numpy(), name
+    except (TypeError, RuntimeError) as error:
+        raise _Misfit(f"a tensor of {name} ({error})") from None
 
 
 def _encoder(field: Field) -> _Encoder:
@@ -245,14 +303,16 @@ def _encoder(field: Field) -> _Encoder:
     if field.kind == "text":
         return _encode_str
     if field.dtype == "bfloat16":
-        return _array_encoder(numpy_dtype("bfloat16"), field.shape)
+        return _array_encoder(field)
     dtype = field.numpy_dtype
-    return _array_encoder(dtype, field.shape) if field.shape else _scalar_encoder(dtype)
+    return _array_encoder(field) if field.shape else _scalar_encoder(dtype)
 
 
 def _encode_bytes(value: Any) -> Any:
     if isinstance(value, (bytes, bytearray)):
         return value
+    if isinstance(value, np.ma.MaskedArray) or _is_tensor(value):
+        raise _Misfit(f"a {type(value).__name__} (make the field a tensor)")
     if isinstance(value, np.ndarray) and (value.dtype != np.uint8 or value.ndim != 1):
         raise _Misfit(f"an array of {value.dtype} of shape {value.shape} (give its tobytes(), or make the field a tensor)")
     if isinstance(value, (memoryview, np.ndarray)):
@@ -306,16 +366,24 @@ def _scalar_encoder(dtype: np.dtype[Any]) -> _Encoder:
 
 
 def _unwrap_zero_dim(value: Any) -> Any:
+    if _is_tensor(value):
+        array, name = _array_of(value)
+        return array[()] if array.ndim == 0 and name != "bfloat16" else value
     return value[()] if isinstance(value, np.ndarray) and value.ndim == 0 else value
 
 
-def _array_encoder(dtype: np.dtype[Any], shape: tuple[int, ...]) -> _Encoder:
+def _array_encoder(field: Field) -> _Encoder:
+    dtype, shape = field.numpy_dtype, field.shape
+    # Without a bfloat16 in NumPy its bits come as uint16.
+    names = {field.dtype, dtype.name}
+
     def encode(value: Any) -> Any:
-        if not isinstance(value, (np.ndarray, np.generic)):
+        if not isinstance(value, (np.ndarray, np.generic)) and not _is_tensor(value):
             raise _Misfit(f"{_describe(value)} (give a numpy.ndarray)")
-        if value.dtype.newbyteorder("=") != dtype.newbyteorder("=") or value.shape != shape:
-            raise _Misfit(f"an array of {value.dtype} of shape {value.shape}")
-        return np.ascontiguousarray(value, dtype).reshape(-1).view(np.uint8)
+        array, name = _array_of(value)
+        if name not in names or array.shape != shape:
+            raise _Misfit(f"an array of {name} of shape {array.shape}")
+        return np.ascontiguousarray(array, dtype).reshape(-1).view(np.uint8)
 
     return encode
 

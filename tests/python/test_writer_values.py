@@ -275,3 +275,70 @@ def test_a_sorted_source_drifts_at_no_time_of_an_epoch(tmp_path, length):
         for part in np.array_split(np.concatenate(list(ds.order(240, shuffle="chunk", epoch=epoch))), 20):
             expected, deviation = (n - 1) / 2, n / np.sqrt(12 * len(part))
             assert abs(part.mean() - expected) < 5 * deviation
+
+
+def test_numpy_texts_are_texts(tmp_path):
+    names = np.array(["a", "bé"])
+    dlfs.pack(({"text": each, "raw": np.bytes_(b"ab")} for each in names), tmp_path / "v")
+    with dlfs.mount(tmp_path / "v") as ds:
+        assert str(ds.schema) == "text: text, raw: bytes" and [s["text"] for s in ds] == ["a", "bé"]
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        np.array([1, "a"], object),
+        np.array(["ab", "c"]),
+        np.datetime64("2020-01-01"),
+        np.zeros(2, [("a", "i4")]),
+        np.longdouble(1),
+        np.ma.array([1, 2], mask=[0, 1]),
+        [1, 2],
+        None,
+    ],
+)
+def test_what_has_no_place_in_a_schema_names_sample_and_field(tmp_path, value):
+    with pytest.raises(dlfs.SchemaError, match="sample 0: field 'x' is .* no place in a schema"):
+        dlfs.pack([{"x": value}], tmp_path / "v")
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("schema", ["x: int64[2]", "x: bytes"])
+def test_a_mask_is_not_dropped(tmp_path, schema):
+    value = np.ma.array([1, 2], mask=[0, 1], dtype=np.uint8 if schema == "x: bytes" else np.int64)
+    with pytest.raises(dlfs.SchemaError, match="mask|Mask"):
+        dlfs.pack([{"x": value}], tmp_path / "v", schema)
+
+
+@pytest.mark.parametrize(
+    "samples, error, words",
+    [
+        ([5], dlfs.SchemaError, "sample 0 must be a dict"),
+        ([["a", {"x": 1}]], dlfs.SchemaError, "sample 0 must be a dict"),
+        ([{}], dlfs.SchemaError, "sample 0 has no fields"),
+        ([("a", {"x": 1}), ("b", {"x": 1}, 3)], dlfs.InvalidArgumentError, "sample 1 .* tuple of 3"),
+        ([(5, {"x": 1})], dlfs.InvalidArgumentError, "the name of sample 0 must be a str or bytes"),
+        ([("\ud800", {"x": 1})], dlfs.InvalidArgumentError, "the name of sample 0 .* surrogate"),
+        ([{5: 1}], dlfs.InvalidArgumentError, "names of fields are str"),
+        ([{"a: int64, b": 1}], dlfs.InvalidArgumentError, "cannot be the name of a field"),
+        ([{" a": 1}], dlfs.InvalidArgumentError, "cannot be the name of a field"),
+    ],
+)
+def test_odd_samples_are_explained(tmp_path, samples, error, words):
+    with pytest.raises(error, match=words):
+        dlfs.pack(samples, tmp_path / "v")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_schema_of_another_kind_is_explained(tmp_path):
+    with pytest.raises(dlfs.InvalidArgumentError, match="a schema is a text"):
+        dlfs.Writer(tmp_path / "v", [("x", "int64")])
+
+
+def test_a_misfit_name_adds_nothing(tmp_path):
+    with dlfs.Writer(tmp_path / "v") as writer:
+        with pytest.raises(dlfs.InvalidArgumentError):
+            writer.write({"x": 1}, 5)
+        assert writer.schema is None and writer.write({"y": 2.5}, "b") == 0
+    with dlfs.mount(tmp_path / "v") as ds:
+        assert list(ds.names()) == ["b"] and ds[0]["y"] == 2.5
