@@ -18,13 +18,14 @@ import torch.utils.data
 
 from ._batch import Batch, Sample
 from ._batches import Batches
-from ._errors import InvalidArgumentError
-from ._options import OnError, Order, Shuffle, Tail
+from ._errors import CorruptError, InvalidArgumentError
+from ._options import OnError, Order, Shuffle, Tail, unsigned
 from ._schema import Field
 from ._volume import Url, Volume, mount
 
 Transform = Optional[Callable[[Sample], Any]]
 Collate = Optional[Callable[[list[Any]], Any]]
+_SHUFFLES = ("sequential", "full", "chunk")  # by their number in dlfs._core
 
 
 class Dataset(torch.utils.data.Dataset[Any]):
@@ -33,33 +34,40 @@ class Dataset(torch.utils.data.Dataset[Any]):
     Args:
         source: a mounted volume, or a path or URL.
         transform: called with each sample, a dict of field name to value: a read-only memoryview for ``bytes`` fields (it goes
-            as it is into ``io.BytesIO`` and ``PIL.Image.open``), a str, a NumPy scalar or array. What it returns is the item.
+            as it is into ``io.BytesIO``, so that ``PIL.Image.open(io.BytesIO(sample["image"]))`` decodes it), a str, a NumPy scalar
+            or array, a tensor where the field is bfloat16. What it returns is the item.
 
-    Without a transform, or where one leaves them in a dict, memoryviews become ``bytes``, so that items can be collated and
-    sent between processes. Picklable (by URL); works in ``DataLoader`` workers under fork and spawn.
+    Without a transform, or where one leaves them in a dict, memoryviews become ``bytes`` and uint64 scalars tensors, so that
+    items can be collated and sent between processes. Picklable (by URL); works in ``DataLoader`` workers under fork and spawn.
     """
 
     def __init__(self, source: Volume | Url, transform: Transform = None) -> None:
         self.volume = source if isinstance(source, Volume) else mount(source)
-        self.transform = transform
+        self.transform = _called("transform", transform)
+        self._bfloat16 = _bfloat16_fields(self.volume)
 
     def __len__(self) -> int:
         return len(self.volume)
 
     def __getitem__(self, id: int | str) -> Any:
-        return _item(self.volume[id], self.transform)
+        if isinstance(id, (slice, list)):
+            raise TypeError(f"an item is asked for by id or name, not {id!r}; __getitems__(ids) gives several")
+        return _item(self.volume[id], self.transform, self._bfloat16)
 
     def __getitems__(self, ids: Sequence[int]) -> list[Any]:
         """The items of several ids, whose reads are all in flight together. ``DataLoader`` calls this for each batch."""
-        return [_item(sample, self.transform) for sample in self.volume.read(ids)]
+        return [_item(sample, self.transform, self._bfloat16) for sample in self.volume.read(ids)]
 
     @property
     def classes(self) -> list[str]:
         return self.volume.classes
 
 
-class Loader:
+class Loader(torch.utils.data.IterableDataset[Any]):
     """Batches for training, in shuffled order, read ahead: iterate it once an epoch.
+
+    It takes the place of a ``DataLoader`` and needs none. Where something insists on one, it is
+    ``DataLoader(loader, batch_size=None)``, without workers.
 
     Each iteration is the next epoch with an order of its own; :meth:`set_epoch` is needed only to jump. Without
     ``transform`` and ``collate_fn`` a batch is a dict: a tensor of shape (n, \\*shape) for each tensor field, a list of ``bytes``
@@ -76,6 +84,8 @@ class Loader:
             padded with repeats so that all ranks do equal work; ``tail`` overrides that.
         transform: called with each sample (as for :class:`Dataset`).
         collate_fn: makes a batch from the list of samples; by default PyTorch's ``default_collate`` where there is a transform.
+        on_error: with ``"skip"`` a batch lacks its damaged samples. One of which nothing is left is left out; with several ranks,
+            which must take equally many steps, it is a :class:`dlfs.CorruptError`.
         threads: threads that call ``transform``, 0 for none. They help where it releases the GIL (image decoders do).
         pin_memory: puts tensors into pinned memory, for asynchronous copies to a GPU. Ignored without CUDA.
     """
@@ -111,10 +121,11 @@ class Loader:
             0, cache_bytes, depth, prefetch_batches, on_error,
         )  # fmt: skip
         self._core_order = self._order.to_core()  # checks it
-        self.transform = transform
-        self.collate_fn = collate_fn
-        self.threads = threads
+        self.transform = _called("transform", transform)
+        self.collate_fn = _called("collate_fn", collate_fn)
+        self.threads = unsigned("threads", threads, 1024)
         self.pin_memory = pin_memory and torch.cuda.is_available()
+        self._bfloat16 = _bfloat16_fields(self.volume)
         # The next batch to hand out. Fresh: nothing was handed out since it was set, so that the next iteration begins there.
         self._position = (self._order.epoch, 0)
         self._fresh = True
@@ -135,6 +146,7 @@ class Loader:
 
     def set_epoch(self, epoch: int) -> None:
         """The next iteration is this epoch. It keeps a position within it that :meth:`load_state_dict` set."""
+        epoch = unsigned("epoch", epoch)
         if not (self._fresh and self._position[0] == epoch):
             self._position = (epoch, 0)
         self._fresh = True
@@ -149,12 +161,12 @@ class Loader:
         ``rank`` and ``ranks`` may differ from then. Raises :class:`dlfs.InvalidArgumentError` when the data set or an argument
         that decides the order differs.
         """
-        if state.get("dlfs") != 1:
+        if not isinstance(state, Mapping) or state.get("dlfs") != 1:
             raise InvalidArgumentError("this is not a state that Loader.state_dict() gave")
         for key, mine in self._identity().items():
             if state.get(key) != mine:
                 raise InvalidArgumentError(f"the state was taken with {key}={state.get(key)!r}, and this loader has {key}={mine!r}")
-        self._position = (int(state["epoch"]), int(state["batch"]))
+        self._position = (unsigned("epoch", state.get("epoch")), unsigned("batch", state.get("batch"), len(self)))
         self._fresh = True
 
     def stat(self) -> dict[str, Any]:
@@ -184,7 +196,9 @@ class Loader:
     def _identity(self) -> dict[str, Any]:
         """What must be the same for a position to mean the same batches."""
         info = self.volume.stat()
-        order = {key: self._core_order[key] for key in ("mode", "tail", "seed", "lanes", "window")}
+        order = {key: self._core_order[key] for key in ("seed", "lanes", "window")}
+        # Tails that keep the last batch differ in nothing but how long it is, and the default depends on the ranks.
+        order |= {"shuffle": _SHUFFLES[self._core_order["mode"]], "drop_last": self._order.tail == "drop"}
         return {"batch_size": self._order.batch_size, **order, "volume": info["volume_id"], "generation": info["generation"]}
 
     def _iterate(self, turn: int) -> Iterator[Any]:
@@ -194,9 +208,16 @@ class Loader:
             for number in range(first, count):
                 if turn != self._turn:
                     raise RuntimeError("another iteration of this Loader has begun: only the newest can go on")
-                output = self._output(self._next_batch(epoch, number), pool)
+                batch = self._next_batch(epoch, number)
+                output = self._output(batch, pool) if len(batch) else None
                 self._position = (epoch, number + 1)
-                yield output
+                if len(batch):
+                    yield output
+                elif self._order.ranks > 1:
+                    raise CorruptError(
+                        f"all samples of batch {number} of epoch {epoch} that fall to rank {self._order.rank} are damaged and were "
+                        "skipped, so that this rank would take a step less than the others; use larger batches, or restore the volume"
+                    )
         finally:
             if pool is not None:
                 pool.shutdown(wait=False, cancel_futures=True)
@@ -223,7 +244,7 @@ class Loader:
             output: Any = collate(batch)
         else:
             each = map if pool is None else pool.map
-            items = list(each(lambda sample: _item(sample, self.transform), batch))
+            items = list(each(lambda sample: _item(sample, self.transform, self._bfloat16), batch))
             output = (self.collate_fn or torch.utils.data.default_collate)(items)
         return _pinned(output) if self.pin_memory else output
 
@@ -237,18 +258,38 @@ def _collated(batch: Batch, field: Field) -> Any:
     if field.kind != "tensor":
         return batch[field.name].tolist()
     array = batch.gather(field.name)
-    if field.dtype == "bfloat16":
-        return torch.from_numpy(array.view(np.int16)).view(torch.bfloat16)
-    return torch.from_numpy(array)
+    return _bfloat16_tensor(array) if field.dtype == "bfloat16" else torch.from_numpy(array)
 
 
-def _item(sample: Sample, transform: Transform) -> Any:
+def _bfloat16_tensor(value: Any) -> torch.Tensor:
+    """From the raw bits, or from what ``ml_dtypes`` makes of them."""
+    return torch.from_numpy(np.array(value).view(np.int16)).view(torch.bfloat16)
+
+
+def _bfloat16_fields(volume: Volume) -> frozenset[str]:
+    return frozenset(field.name for field in volume.schema.fields if field.dtype == "bfloat16")
+
+
+def _item(sample: Sample, transform: Transform, bfloat16: frozenset[str]) -> Any:
     # Arrays are copied: PyTorch has no read-only tensors.
     sample = {name: value.copy() if isinstance(value, np.ndarray) else value for name, value in sample.items()}
+    for name in bfloat16:
+        sample[name] = _bfloat16_tensor(sample[name])
     item = sample if transform is None else transform(sample)
-    if isinstance(item, dict):
-        return {name: bytes(value) if isinstance(value, memoryview) else value for name, value in item.items()}
-    return item
+    return {name: _collatable(value) for name, value in item.items()} if isinstance(item, dict) else item
+
+
+def _collatable(value: Any) -> Any:
+    if isinstance(value, memoryview):
+        return bytes(value)
+    # default_collate makes tensors of all of NumPy's scalars but these.
+    return torch.from_numpy(np.array(value)) if isinstance(value, np.uint64) else value
+
+
+def _called(name: str, function: Any) -> Any:
+    if function is not None and not callable(function):
+        raise InvalidArgumentError(f"{name} must be a function or None, not {function!r}")
+    return function
 
 
 def _share(rank: int | None, ranks: int | None) -> tuple[int, int]:

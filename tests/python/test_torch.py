@@ -254,3 +254,143 @@ def test_a_loader_goes_on_in_a_forked_child(volume_path):
 def test_an_epoch_smaller_than_a_dropped_batch_is_empty(volume_path):
     loader = Loader(volume_path, COUNT + 1, drop_last=True)
     assert len(loader) == 0 and list(loader) == [] and list(loader) == []
+
+
+def test_tensors_go_in_and_come_out(tmp_path):
+    def tensors(i):
+        return {
+            "half": torch.full((2, 3), i / 4, dtype=torch.bfloat16),
+            "one": torch.tensor(i, dtype=torch.bfloat16),
+            "turned": torch.arange(6).reshape(2, 3).T + i,
+            "grad": torch.ones(2, requires_grad=True),
+            "label": torch.tensor(i),
+            "big": np.uint64(2**64 - 1 - i),
+        }
+
+    path = tmp_path / "tensors.dlfs"
+    dlfs.pack(map(tensors, range(4)), path)
+    with dlfs.mount(path) as ds:
+        assert str(ds.schema).startswith("half: bfloat16[2,3], one: bfloat16, turned: int64[3,2], grad: float32[2], label: int64")
+    batches = [
+        next(iter(Loader(path, 4, shuffle=False))),
+        next(iter(Loader(path, 4, shuffle=False, transform=dict))),
+        next(iter(torch.utils.data.DataLoader(Dataset(path), 4))),
+        next(iter(torch.utils.data.DataLoader(Dataset(path, dict), 4))),
+    ]
+    for batch in batches:
+        for name, value in batch.items():
+            want = torch.stack([torch.as_tensor(tensors(i)[name]) for i in range(4)]) if name != "big" else batches[0]["big"]
+            assert value.dtype == want.dtype and torch.equal(value, want), name
+    assert batches[0]["big"].tolist() == [2**64 - 1 - i for i in range(4)]
+
+
+@pytest.mark.parametrize(
+    "schema, value",
+    [
+        ("x: uint16[2]", torch.ones(2, dtype=torch.bfloat16)),
+        ("x: uint16", torch.tensor(1, dtype=torch.bfloat16)),
+        ("x: float32[2]", torch.ones(2, dtype=torch.float64)),
+        ("x: int64", torch.tensor([1])),
+        ("x: bytes", torch.ones(2, dtype=torch.uint8)),
+        (None, torch.ones(2).to(torch.float8_e4m3fn)),
+        (None, torch.ones(2).to_sparse()),
+    ],
+)
+def test_tensors_that_do_not_fit(tmp_path, schema, value):
+    with pytest.raises(dlfs.SchemaError, match="sample 0: field 'x'"):
+        dlfs.pack([{"x": value}], tmp_path / "v", schema)
+
+
+def test_tensors_are_ids(ds):
+    assert ds[torch.tensor([5, 3, 5])].ids.tolist() == [5, 3, 5] and ds[torch.tensor(4)]["label"] == 4
+    with pytest.raises(dlfs.InvalidArgumentError, match=r"out\.numpy\(\)"):
+        ds[:8].gather("label", torch.zeros(8, dtype=torch.int64))
+    out = torch.zeros(8, dtype=torch.int64)
+    ds[:8].gather("label", out.numpy())
+    assert out.tolist() == list(range(8))
+
+
+@pytest.mark.parametrize("before, after", [(1, 4), (4, 1), (2, 8)])
+def test_defaults_resume_with_other_ranks(volume_path, before, after):
+    def loaders(ranks):
+        return [Loader(volume_path, 240, seed=4, rank=rank, ranks=ranks) for rank in range(ranks)]
+
+    first = loaders(before)
+    iterators = [iter(loader) for loader in first]
+    for _ in range(3):
+        for iterator in iterators:
+            next(iterator)
+    states = [loader.state_dict() for loader in first]
+    assert all(state == states[0] for state in states)
+    second = loaders(after)
+    for loader in second:
+        loader.load_state_dict(json.loads(json.dumps(states[0])))
+    others = [iter(loader) for loader in second]
+    for _ in range(4):
+        want = sorted(label for iterator in iterators for label in next(iterator)["label"].tolist())
+        assert sorted(label for iterator in others for label in next(iterator)["label"].tolist()) == want
+
+
+def test_state_of_another_order_says_what_differs(volume_path):
+    state = Loader(volume_path, 100).state_dict()
+    with pytest.raises(dlfs.InvalidArgumentError, match="drop_last=False.*drop_last=True"):
+        Loader(volume_path, 100, drop_last=True).load_state_dict(state)
+    with pytest.raises(dlfs.InvalidArgumentError, match="shuffle='chunk'.*shuffle='full'"):
+        Loader(volume_path, 100, shuffle="full").load_state_dict(state)
+    for wrong in (None, "x", {}, {**state, "batch": 10**6}, {**state, "epoch": -1}, {**state, "epoch": None}):
+        with pytest.raises(dlfs.InvalidArgumentError):
+            Loader(volume_path, 100).load_state_dict(wrong)
+
+
+def test_loader_inside_a_dataloader(volume_path):
+    loader = torch.utils.data.DataLoader(Loader(volume_path, 250, seed=3), batch_size=None)
+    assert len(loader) == 8 and labels(loader) == labels(Loader(volume_path, 250, seed=3))
+    workers = torch.utils.data.DataLoader(Loader(volume_path, 250), batch_size=None, num_workers=1)
+    with pytest.raises(RuntimeError, match="iterate it directly"):
+        next(iter(workers))
+
+
+def damaged(path, damage_ids):
+    """A copy of the volume in which these samples' bytes are wrong."""
+    whole = path.read_bytes()
+    broken = bytearray(whole)
+    with dlfs.mount(path) as ds:
+        for id in damage_ids:
+            broken[whole.index(bytes(ds[id]["image"])) + 1] ^= 1
+    into = path.with_name("damaged.dlfs")
+    into.write_bytes(broken)
+    return into
+
+
+@pytest.mark.parametrize("transform", [None, lambda sample: int(sample["label"])])
+def test_a_batch_of_which_nothing_is_left(make, transform):
+    path = damaged(make(40), [4, 5])
+    loader = Loader(path, 2, shuffle=False, on_error="skip", transform=transform)
+    batches = list(loader)
+    assert len(batches) == 19 and loader.stat()["skipped"] >= 2 and loader.state_dict()["epoch"] == 1
+    ranked = iter(Loader(path, 2, shuffle=False, on_error="skip", transform=transform, rank=0, ranks=2))
+    assert len([next(ranked) for _ in range(2)]) == 2
+    with pytest.raises(dlfs.CorruptError, match="batch 2 of epoch 0 .* rank 0"):
+        next(ranked)
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        lambda path: Loader(path, 4, transform=5),
+        lambda path: Loader(path, 4, collate_fn=5),
+        lambda path: Dataset(path, 5),
+        lambda path: Loader(path, 4, threads=-1),
+        lambda path: Loader(path, 4).set_epoch(-1),
+        lambda path: Loader(path, 4).set_epoch("a"),
+    ],
+)
+def test_wrong_arguments_are_errors_at_once(volume_path, wrong):
+    with pytest.raises(dlfs.InvalidArgumentError):
+        wrong(volume_path)
+
+
+def test_a_dataset_gives_items_one_by_one(volume_path):
+    for wrong in (slice(0, 2), [1, 2]):
+        with pytest.raises(TypeError, match="__getitems__"):
+            Dataset(volume_path)[wrong]
