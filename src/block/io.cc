@@ -129,8 +129,9 @@ std::string advice(const Geometry& geometry, const Request& request, int error) 
       return fmt::format("; offsets and lengths must be multiples of {} bytes and memory aligned to {}",
                          geometry.block_bytes, geometry.memory_alignment_bytes);
     case EIO:
-      return end > geometry.capacity_bytes ? fmt::format("; the device ends at {} bytes", geometry.capacity_bytes)
-                                           : "; see the kernel's log for the device's own error";
+      return end > geometry.capacity_bytes
+                 ? fmt::format("; the device ends at {} bytes", geometry.capacity_bytes)
+                 : "; the device failed (see the kernel's log), or the file was cut short after it was opened";
     case ENOSPC:
       return geometry.growable ? "; free some space"
                                : fmt::format("; the device holds {} bytes", geometry.capacity_bytes);

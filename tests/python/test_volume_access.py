@@ -308,3 +308,15 @@ def test_gather_says_what_out_must_be(ds):
             batch.gather("label", wrong)
         with pytest.raises(dlfs.InvalidArgumentError, match="writable numpy.ndarray"):
             batch["image"].gather(wrong)
+
+
+def test_a_file_cut_short_under_a_mount_is_named(make):
+    path = make(300)
+    with dlfs.mount(path) as ds:
+        os.truncate(path, 128 << 10)
+        for read in (lambda: ds[0], lambda: list(ds.batches(50)), lambda: ds.name(0)):
+            with pytest.raises(dlfs.Error, match="cut short|ends at 131072 bytes") as raised:
+                read()
+            assert raised.value.code == "io" and str(path) in str(raised.value)
+        skipping = ds.batches(50, on_error="skip")
+        assert sum(map(len, skipping)) == 0 and skipping.stat()["skipped"] == 300
