@@ -21,7 +21,7 @@ class UringEngine final : public Engine {
  public:
   UringEngine(int fd, std::uint32_t depth) : fd_(fd), depth_(depth) {}
   ~UringEngine() override {
-    if (open_) io_uring_queue_exit(&ring_);
+    if (open_) close();
   }
 
   // 0 or an errno.
@@ -105,7 +105,11 @@ class UringEngine final : public Engine {
     }
   }
 
-  void abandon() noexcept override {}  // queue_exit() only unmaps and closes this process's copies
+  // queue_exit() only unmaps and closes this process's copies; what is registered is the parent's.
+  void abandon() noexcept override {
+    fixed_file_ = false;
+    regions_.clear();
+  }
 
  private:
   int set_up_ring() {
@@ -160,6 +164,14 @@ class UringEngine final : public Engine {
     } else {
       io_uring_prep_write(sqe, file, piece.data, piece.length_bytes, piece.offset_bytes);
     }
+  }
+
+  // The kernel takes a closed ring apart some time later. What was registered is given back now, so that the file
+  // system under the file can be unmounted when the process ends. A forked child has only copies.
+  void close() noexcept {
+    if (fixed_file_) io_uring_unregister_files(&ring_);
+    if (!regions_.empty()) io_uring_unregister_buffers(&ring_);
+    io_uring_queue_exit(&ring_);
   }
 
   int fd_;
