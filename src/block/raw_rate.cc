@@ -42,20 +42,20 @@ Result<std::uint64_t> count_of_units(const BlockDevice& device, const RawRateOpt
 
 class Measurement {
  public:
-  Measurement(BlockDevice& device, const RawRateOptions& options, std::uint64_t units, std::span<std::byte> memory)
+  Measurement(BlockDevice& device, const RawRateOptions& options, std::uint64_t units, std::uint32_t depth,
+              std::span<std::byte> memory)
       : device_(device), options_(options), units_(units), memory_(memory), prng_(options.seed) {
-    const std::uint32_t depth = std::clamp(options.depth, 1u, device.geometry().max_in_flight);
     for (std::uint32_t i = 0; i < depth; ++i) idle_.push_back({.op = Op::kRead, .user_data = i});
     busy_.resize(depth);
     completions_.resize(depth);
   }
 
   Result<RawRate> run() {
+    device_.register_memory(memory_);  // pins pages: not the device's time
     const double cpu_before = thread_cpu_seconds();
     const Clock::time_point begin = Clock::now();
     end_ = begin + options_.duration;
     last_ = begin;
-    device_.register_memory(memory_);
     while (true) {
       submit();
       if (device_.in_flight() == 0) break;
@@ -138,14 +138,18 @@ class Measurement {
 Result<RawRate> measure_random_reads(std::string_view url, const RawRateOptions& options) {
   OpenOptions open_options;
   open_options.direct = options.direct;
-  open_options.queue_depth = std::max(options.depth, 1u);
+  const std::uint64_t requests = options.total_bytes == 0 || options.request_bytes == 0
+                                     ? options.depth
+                                     : (options.total_bytes - 1) / options.request_bytes + 1;
+  open_options.queue_depth =
+      static_cast<std::uint32_t>(std::clamp<std::uint64_t>(requests, 1, std::max(options.depth, 1u)));
   base::Arena memory;  // declared first: it outlives the device, which may still write to it after a failure
   DLFS_TRY_ASSIGN(auto device, open_device(url, open_options));
   DLFS_TRY_ASSIGN(const std::uint64_t units, count_of_units(*device, options));
   const std::uint64_t stride = (std::uint64_t{options.request_bytes} + 4095) / 4096 * 4096;
   const std::uint32_t depth = std::min(open_options.queue_depth, device->geometry().max_in_flight);
   DLFS_TRY_ASSIGN(memory, base::Arena::create(stride * depth));
-  return Measurement(*device, options, units, memory.bytes()).run();
+  return Measurement(*device, options, units, depth, memory.bytes()).run();
 }
 
 }  // namespace dlfs::block
