@@ -1,5 +1,7 @@
 #include "volume/verify.h"
 
+#include <sys/stat.h>
+
 #include <algorithm>
 #include <optional>
 
@@ -7,6 +9,7 @@
 #include "base/crc32c.h"
 #include "base/error.h"
 #include "base/try.h"
+#include "block/url.h"
 #include "layout/name_block.h"
 #include "volume/chunk_check.h"
 #include "volume/device_io.h"
@@ -20,6 +23,13 @@ using layout::Extent;
 constexpr std::uint64_t kMinPieceBytes = 1u << 20;
 constexpr std::uint64_t kInFlightBytes = 16u << 20;
 constexpr std::uint32_t kDepth = 32;
+
+bool is_regular_file(std::string_view url) {
+  const auto parsed = block::parse_url(url);
+  struct stat status{};
+  return parsed.ok() && parsed->scheme == block::Scheme::kFile && stat(parsed->path.c_str(), &status) == 0 &&
+         S_ISREG(status.st_mode);
+}
 
 // Walks over the device once, front to back, region by region.
 class Verifier {
@@ -41,6 +51,7 @@ class Verifier {
   Result<void> walk(std::uint64_t begin, std::uint64_t end, const Visit& visit);
   Result<void> advance(std::uint64_t bytes);
   Result<void> superblocks();
+  void length();
   Result<void> zeros(std::uint64_t begin, std::uint64_t end);
   Result<void> zero_tail(std::uint64_t begin, std::uint64_t end);
   Result<void> data();
@@ -107,6 +118,16 @@ Result<void> Verifier::superblocks() {
     report(std::move(finding));
   }
   return {};
+}
+
+// A file ends where the volume ends; a block device may go on.
+void Verifier::length() {
+  const std::uint64_t capacity_bytes = device_.geometry().capacity_bytes;
+  if (capacity_bytes <= superblock_.device_bytes || !is_regular_file(device_.url())) return;
+  Finding finding{.what = Finding::What::kPadding, .device_offset = superblock_.device_bytes};
+  const std::uint64_t beyond = capacity_bytes - superblock_.device_bytes;
+  finding.message = fmt::format("the file is {} byte{} longer than the volume", beyond, beyond == 1 ? "" : "s");
+  report(std::move(finding));
 }
 
 Result<void> Verifier::zeros(std::uint64_t begin, std::uint64_t end) {
@@ -296,6 +317,7 @@ Result<VerifyReport> Verifier::run() {
   DLFS_TRY(between(superblock_.schema));
   DLFS_TRY(section("schema", superblock_.schema));
   DLFS_TRY(zero_tail(end, superblock_.device_bytes));
+  length();
   return report_;
 }
 
