@@ -349,10 +349,10 @@ Error Engine::sentence(const BadRecord& bad, std::uint32_t id) const {
   const block::BlockDevice& device = fetcher_.device();
   switch (bad.code) {
     case Code::kCorrupt:
-      return base::make_error(
-          Code::kCorrupt,
-          "{} is corrupt: its checksum does not match; restore the volume, or skip bad samples (on_error)",
-          volume_->describe(SampleId{id}));
+      return base::make_error(Code::kCorrupt,
+                              "{} is corrupt: its checksum does not match; restore the volume, or skip bad samples "
+                              "(dlfs export --skip-errors; in programs: on_error)",
+                              volume_->describe(SampleId{id}));
     case Code::kTimedOut:
     case Code::kDeviceLost: {  // without its name, which would have to be read from the same device
       Error error = base::make_error(

@@ -203,11 +203,10 @@ Result<void> Gatherer::finish(OnError on_error) {
     bad[want.sample] = true;
     if (on_error == OnError::kSkip || (first && first->first < want.sample)) continue;
     Error error = failure != nullptr ? failure->error : Error{Code::kCorrupt, "", 0, 0};
-    error.message =
-        volume_.describe(SampleId{want.id}) +
-        (failure != nullptr
-             ? " could not be read: " + failure->error.message
-             : " is corrupt: its checksum does not match; restore the volume, or skip bad samples (on_error)");
+    error.message = volume_.describe(SampleId{want.id}) +
+                    (failure != nullptr ? " could not be read: " + failure->error.message
+                                        : " is corrupt: its checksum does not match; restore the volume, or skip bad "
+                                          "samples (dlfs export --skip-errors; in programs: on_error)");
     first.emplace(want.sample, std::move(error));
   }
   if (first) return std::move(first->second);

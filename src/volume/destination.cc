@@ -37,7 +37,8 @@ std::string volume_description(const SuperblockPair& pair) {
 }
 
 Error exists_error(const std::string& name, const std::string& what) {
-  return base::make_error(Code::kExists, "{} holds {}; it is overwritten only with --force (overwrite)", name, what);
+  return base::make_error(Code::kExists, "{} holds {}; it is overwritten only with --force (in programs: overwrite)",
+                          name, what);
 }
 
 // The first bytes of a device, as many as it has of kHeaderBytes in whole blocks.
@@ -165,8 +166,11 @@ Result<void> Destination::open_in_place(std::string_view url, const std::string&
     lock_ = FileHandle(
         ::open(path.c_str(), O_RDWR | O_EXCL | O_CLOEXEC));  // O_EXCL: fails while a file system on it is mounted
     if (!lock_ && errno == EBUSY) {
-      return base::make_error(Code::kBusy, "{} is in use (mounted, or part of another device); unmount it first",
-                              name_);
+      return base::make_error(
+          Code::kBusy,
+          "{} is in use: it is mounted, part of another device, or another process packs into it; unmount "
+          "it, or wait",
+          name_);
     }
     if (!lock_) return base::errno_error(errno, fmt::format("cannot open {} for writing", name_));
     if (flock(lock_.get(), LOCK_EX | LOCK_NB) != 0) {

@@ -113,3 +113,31 @@ def test_completion_scripts_parse(cli, tmp_path, shell, check):
     path = tmp_path / "script"
     path.write_bytes(script)
     assert subprocess.run([*check, str(path)], capture_output=True, timeout=60).returncode == 0
+
+
+@pytest.mark.parametrize("arguments", [
+    ["order", "v", "--seed", "-1"], ["order", "v", "--seed=-1"], ["order", "v", "--seed", "18446744073709551616"], ["order", "v", "--epoch", "1.5"],
+    ["order", "v", "--batch", "4294967296"], ["order", "v", "--start", "-1"], ["order", "v", "--limit", "0x10"], ["order", "v", "--window", "99999999999"],
+    ["pack", "s", "v", "--seed", "-1"], ["cat", "v", "--id", "-1"], ["cat", "v", "--id", "4294967296"], ["bench", "v", "--epochs", "0"], ["bench", "v", "--depth", "0"]])
+def test_numbers_are_taken_as_written_or_refused_with_their_range(cli, arguments):
+    failed = cli(*arguments, code=2).stderr.decode()
+    option, value = arguments[-2:] if "=" not in arguments[-1] else arguments[-1].split("=")
+    assert f"{option}: '{value}' is not a whole number from " in failed, failed
+
+
+@pytest.mark.parametrize("value", ["nan", "inf", "0", "-1", "1e99", "soon"])
+def test_a_time_that_is_none_is_refused(cli, value):
+    assert f"'{value}' is not a number above 0 and at most 1000000".encode() in cli("bench", "v", "--seconds", value, code=2).stderr
+
+
+def test_what_a_command_does_not_take_is_named(cli):
+    assert b"dlfs stat takes no 'b', 'c'" in cli("stat", "a", "b", "c", code=2).stderr
+    assert b"dlfs stat takes no '--nope'" in cli("stat", "a", "--nope", code=2).stderr
+    assert b"'--json' cannot stand before the command" in cli("--json", "stat", "a", code=2).stderr
+
+
+def test_help_that_cannot_be_written_is_an_error(cli):
+    for arguments in (["--help"], ["--version"], ["pack", "--help"]):
+        with open("/dev/full", "wb") as full:
+            done = subprocess.run([cli.path, *arguments], stdout=full, stderr=subprocess.PIPE, timeout=60)
+        assert done.returncode == 1 and b"standard output" in done.stderr

@@ -1,5 +1,7 @@
 """dlfs pack: what it takes, what it refuses, and what it leaves behind."""
 
+import errno
+import fcntl
 import json
 import os
 import resource
@@ -213,8 +215,10 @@ def changing_source(tmp_path):
     """A source of many files whose sizes change all the time, so that some change between listing and reading."""
     files = {f"a/{i:05}": b"x" * 100 for i in range(6000)}
     write_tree(tmp_path / "in", files)
-    script = "import os,sys,time\nos.chdir(sys.argv[1])\nn=0\nwhile True:\n  for i in range(0, 6000, 7):\n    n+=1\n    open(f'{i:05}','ab').write(b'y')\n"
-    return subprocess.Popen(["python3", "-c", script, str(tmp_path / "in" / "a")])
+    script = "import os,sys,time\nos.chdir(sys.argv[1])\nn=0\nwhile True:\n  for i in range(0, 6000, 7):\n    n+=1\n    open(f'{i:05}','ab').write(b'y')\n    if n==1: print(flush=True)\n"
+    writer = subprocess.Popen(["python3", "-c", script, str(tmp_path / "in" / "a")], stdout=subprocess.PIPE)
+    writer.stdout.readline()  # it has begun
+    return writer
 
 
 def test_file_that_changes_during_the_pack(cli, tmp_path):
@@ -365,3 +369,38 @@ def test_pack_json(cli, tmp_path):
     error = json.loads(failed.stderr)["error"]
     assert error["code"] == 3 and error["kind"] == "exists" and "--force" in error["message"]
     assert failed.stdout == b""
+
+
+def test_nothing_holds_the_volume_once_the_command_has_ended(cli, tmp_path):
+    write_tree(tmp_path / "in", {"c/1": b"x" * 100_000})
+    for _ in range(5):  # a lease is refused while any descriptor, the kernel's included, is open for writing
+        cli("pack", "--quiet", "--force", str(tmp_path / "in"), str(tmp_path / "v"))
+        with open(tmp_path / "v", "rb") as volume:
+            try:
+                fcntl.fcntl(volume, fcntl.F_SETLEASE, fcntl.F_RDLCK)
+            except OSError as error:
+                if error.errno != errno.EAGAIN:
+                    pytest.skip(f"no leases on this file system: {error}")
+                pytest.fail("the volume is still open for writing")
+
+
+def test_a_device_that_is_too_small_keeps_what_it_holds(cli, tmp_path):
+    image = tmp_path / "image"
+    image.write_bytes(bytes(2 << 20))
+    if shutil.which("losetup") is None:
+        pytest.skip("no losetup command")
+    made = subprocess.run(["losetup", "--find", "--show", str(image)], capture_output=True)
+    if made.returncode != 0:
+        pytest.skip("no loop device may be made here")
+    device = made.stdout.decode().strip()
+    try:
+        if subprocess.run(["blockdev", "--setrw", device], capture_output=True).returncode != 0:
+            pytest.skip("the loop device stays read-only")
+        write_tree(tmp_path / "small", {"c/1": b"x"})
+        write_tree(tmp_path / "large", {"c/1": bytes(3 << 20)})
+        cli("pack", str(tmp_path / "small"), device)
+        failed = cli("pack", "--force", str(tmp_path / "large"), device, code=1)
+        assert b"too small" in failed.stderr and b"nothing was written" in failed.stderr
+        cli("verify", device)
+    finally:
+        subprocess.run(["losetup", "--detach", device])

@@ -181,3 +181,41 @@ def test_a_killed_pack_is_called_incomplete(cli, tmp_path):
     cli("pack", "--quiet", str(tmp_path / "in"), str(volume))
     cli("verify", str(volume))
     assert sorted(os.listdir(tmp_path)) == ["in", "v"]
+
+
+def test_export_leaves_out_damaged_samples_when_asked(cli, tmp_path):
+    files = {b"k/%03d" % i: pattern(i, 3000) for i in range(100)} | {b"k/large": os.urandom(5 << 20), b"k/also": os.urandom(5 << 20)}
+    write_tree(tmp_path / "in", files)
+    cli("pack", "--quiet", str(tmp_path / "in"), str(tmp_path / "v"))
+    victims = {b"k/017", b"k/large"}
+    content = bytearray((tmp_path / "v").read_bytes())
+    content[content.index(files[b"k/017"][:64]) + 5] ^= 0x10
+    content[content.index(files[b"k/large"][-64:]) + 5] ^= 0x10  # far behind its beginning
+    (tmp_path / "v").write_bytes(content)
+    good = {name: bytes_ for name, bytes_ in files.items() if name not in victims}
+    report = json.loads(cli("export", "--json", "--skip-errors", str(tmp_path / "v"), str(tmp_path / "out")).stdout)
+    assert report["samples"] == len(good) and report["left_out_count"] == 2
+    assert {item["name"].encode() for item in report["left_out"]} == victims and all(item["why"] for item in report["left_out"])
+    assert read_tree(tmp_path / "out") == good
+    done = cli("export", "--skip-errors", str(tmp_path / "v"), str(tmp_path / "out2"))
+    assert b"'k/017'" in done.stderr and b"'k/large'" in done.stderr and b"left out 2 damaged samples" in done.stdout
+    assert b"--skip-errors" in cli("export", str(tmp_path / "v"), str(tmp_path / "out3"), code=1).stderr
+
+
+def test_verify_finds_what_was_appended_to_a_file(cli, packed, tmp_path):
+    _, volume, _ = packed
+    longer = tmp_path / "longer.dlfs"
+    longer.write_bytes(volume.read_bytes() + b"x")
+    report = json.loads(cli("verify", "--json", str(longer), code=1).stdout)
+    assert report["findings_count"] == 1 and report["findings"][0]["device_offset"] == volume.stat().st_size
+    assert "1 byte longer" in report["findings"][0]["message"]
+
+
+def test_classes_that_are_no_text_are_there_as_bytes_too(cli, packed, tmp_path):
+    assert "classes_hex" not in json.loads(cli("stat", "--json", str(packed[1])).stdout)
+    names = [b"a\nb", b"ok", b"\xff"]
+    write_tree(tmp_path / "in", {name + b"/1": b"x" for name in names})
+    cli("pack", str(tmp_path / "in"), str(tmp_path / "v"))
+    stat = json.loads(cli("stat", "--json", str(tmp_path / "v")).stdout)
+    assert [bytes.fromhex(digits) for digits in stat["classes_hex"]] == names
+    assert stat["classes"] == ["a\\x0ab", "ok", "\\xff"]

@@ -22,6 +22,8 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
+constexpr double kMaxSeconds = 1e6;  // its milliseconds fit in an int
+
 struct BenchOptions {
   std::string url;
   SequenceOptions sequence;
@@ -251,9 +253,6 @@ Result<int> run(const BenchOptions& options, bool json) {
   return kExitOk;
 }
 
-// Without the type that CLI11 would add to the option's own in the help.
-CLI::Validator positive() { return CLI::Validator(CLI::PositiveNumber).description(""); }
-
 }  // namespace
 
 void add_bench(CLI::App& app, Request& request) {
@@ -263,19 +262,20 @@ void add_bench(CLI::App& app, Request& request) {
   add_volume(*command, options->url);
   add_order_options(*command, options->sequence);
   add_size(*command, "--cache", options->sequence.cache_bytes, "Memory for samples");
-  command->add_option("--epochs", options->sequence.epochs, "Epochs to read")
-      ->type_name("N")
-      ->capture_default_str()
-      ->check(positive());
+  add_count(*command, "--epochs", options->sequence.epochs, "Epochs to read", 1);
+  auto seconds = [&value = options->seconds](const std::string& text) {
+    const auto given = parse_seconds(text, kMaxSeconds);
+    if (!given) {
+      throw CLI::ValidationError(
+          "--seconds", fmt::format("'{}' is not a number above 0 and at most {:.0f}", base::escape(text), kMaxSeconds));
+    }
+    value = *given;
+  };
   command
-      ->add_option("--seconds", options->seconds,
-                   "Read for so long, over as many epochs as that takes, instead of --epochs")
-      ->type_name("S")
-      ->check(positive());
-  command->add_option("--depth", options->sequence.depth, "Requests in flight")
-      ->type_name("N")
-      ->capture_default_str()
-      ->check(positive());
+      ->add_option_function<std::string>("--seconds", seconds,
+                                         "Read for so long, over as many epochs as that takes, instead of --epochs")
+      ->type_name("S");
+  add_count(*command, "--depth", options->sequence.depth, "Requests in flight", 1);
   command->add_flag("--copy", options->copy, "Copy every batch together, as a loader that stacks samples does");
   command->add_flag("--no-raw", options->no_raw, "Do not measure the bare device");
   command->add_flag("--no-direct", options->no_direct, "Read through the page cache");

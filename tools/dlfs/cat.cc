@@ -56,7 +56,9 @@ void add_cat(CLI::App& app, Request& request) {
                                   "dlfs cat train.dlfs cat/0001.jpg > 0001.jpg");
   add_volume(*command, options->url);
   CLI::Option* name = command->add_option("NAME", options->name, "The sample's name")->type_name("");
-  CLI::Option* id = command->add_option("--id", options->id, "The sample's id, instead of its name")->type_name("N");
+  CLI::Option* id =
+      add_count(*command, "--id", "The sample's id, instead of its name", 0, std::numeric_limits<std::uint32_t>::max(),
+                [&id = options->id](std::uint64_t given) { id = static_cast<std::uint32_t>(given); });
   command->add_option("--field", options->field, "The field; by default the first")->type_name("NAME");
   command->callback([options, name, id, &request] {
     if ((name->count() > 0) == (id->count() > 0)) throw CLI::ValidationError("cat", "give either NAME or --id N");

@@ -19,12 +19,27 @@ CLI::Option* add_size(CLI::App& command, const std::string& name, std::uint64_t&
                       const std::string& description) {
   auto parse = [&value, name](const std::string& text) {
     const auto bytes = parse_size(text);
-    if (!bytes) throw CLI::ValidationError(name, fmt::format("'{}' is not a size such as 65536, 256KiB or 1GiB", text));
+    if (!bytes)
+      throw CLI::ValidationError(name,
+                                 fmt::format("'{}' is not a size such as 65536, 256KiB or 1GiB", base::escape(text)));
     value = *bytes;
   };
   std::string fallback = size_text(static_cast<double>(value));
   if (fallback.find(".0 ") != std::string::npos) fallback.erase(fallback.find(".0 "), 3);  // "256.0 KiB" -> "256KiB"
   return command.add_option_function<std::string>(name, parse, description)->type_name("SIZE")->default_str(fallback);
+}
+
+CLI::Option* add_count(CLI::App& command, const std::string& name, const std::string& description, std::uint64_t least,
+                       std::uint64_t most, std::function<void(std::uint64_t)> set) {
+  auto parse = [name, least, most, set = std::move(set)](const std::string& text) {
+    const auto value = parse_count(text);
+    if (!value || *value < least || *value > most) {
+      throw CLI::ValidationError(
+          name, fmt::format("'{}' is not a whole number from {} to {}", base::escape(text), least, most));
+    }
+    set(*value);
+  };
+  return command.add_option_function<std::string>(name, parse, description)->type_name("N");
 }
 
 CLI::Option* add_volume(CLI::App& command, std::string& url) {
@@ -44,7 +59,8 @@ void add_order_options(CLI::App& command, SequenceOptions& options) {
       const auto found = names.find(given);
       std::string known;
       for (const auto& [key, unused] : names) known += (known.empty() ? "" : ", ") + key;
-      if (found == names.end()) throw CLI::ValidationError(name, fmt::format("'{}' is none of {}", given, known));
+      if (found == names.end())
+        throw CLI::ValidationError(name, fmt::format("'{}' is none of {}", base::escape(given), known));
       value = found->second;
     };
     std::string type;
@@ -52,20 +68,14 @@ void add_order_options(CLI::App& command, SequenceOptions& options) {
     command.add_option_function<std::string>(name, parse, text)->type_name(type)->default_str(fallback);
   };
   choice("--mode", options.mode, modes, "chunk", "Order of the samples");
-  command.add_option("--seed", options.seed, "Seed of the order")->type_name("N")->capture_default_str();
-  command.add_option("--epoch", options.epoch, "Epoch, from 0")->type_name("N")->capture_default_str();
-  command.add_option("--batch", options.batch, "Samples of a global batch, over all ranks")
-      ->type_name("N")
-      ->capture_default_str();
-  command.add_option("--rank", options.rank, "This rank, from 0")->type_name("N")->capture_default_str();
-  command.add_option("--ranks", options.ranks, "Number of ranks; divides the batch and, in chunk mode, the lanes")
-      ->type_name("N")
-      ->capture_default_str();
+  add_count(command, "--seed", options.seed, "Seed of the order");
+  add_count(command, "--epoch", options.epoch, "Epoch, from 0");
+  add_count(command, "--batch", options.batch, "Samples of a global batch, over all ranks");
+  add_count(command, "--rank", options.rank, "This rank, from 0");
+  add_count(command, "--ranks", options.ranks, "Number of ranks; divides the batch and, in chunk mode, the lanes");
   choice("--tail", options.tail, tails, "short", "What becomes of the samples behind the last whole batch");
-  command.add_option("--lanes", options.lanes, "Lanes of chunk mode")->type_name("N")->capture_default_str();
-  command.add_option("--window", options.window, "Chunks that a lane shuffles together")
-      ->type_name("N")
-      ->capture_default_str();
+  add_count(command, "--lanes", options.lanes, "Lanes of chunk mode");
+  add_count(command, "--window", options.window, "Chunks that a lane shuffles together");
 }
 
 Result<std::size_t> field_index(const Schema& schema, const std::string& name) {

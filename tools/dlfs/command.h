@@ -5,6 +5,7 @@
 #include <CLI/CLI.hpp>
 #include <cstdint>
 #include <functional>
+#include <limits>
 #include <optional>
 #include <string>
 
@@ -22,6 +23,17 @@ struct Request {
 CLI::App* add_command(CLI::App& app, Request& request, const char* name, const char* description, const char* example);
 // An option that takes a size such as 256KiB.
 CLI::Option* add_size(CLI::App& command, const std::string& name, std::uint64_t& value, const std::string& description);
+// A whole number from `least` to `most`; `set` gets it.
+CLI::Option* add_count(CLI::App& command, const std::string& name, const std::string& description, std::uint64_t least,
+                       std::uint64_t most, std::function<void(std::uint64_t)> set);
+// As above, for a variable whose value now is the default, and of any size that its type holds.
+template <class T>
+CLI::Option* add_count(CLI::App& command, const std::string& name, T& value, const std::string& description,
+                       std::uint64_t least = 0) {
+  auto set = [&value](std::uint64_t given) { value = static_cast<T>(given); };
+  return add_count(command, name, description, least, std::numeric_limits<T>::max(), set)
+      ->default_str(std::to_string(value));
+}
 // Mode, seed, epoch, batch, ranks, tail, lanes and window: for order and bench.
 void add_order_options(CLI::App& command, SequenceOptions& options);
 CLI::Option* add_volume(CLI::App& command, std::string& url);

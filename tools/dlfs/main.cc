@@ -6,6 +6,7 @@
 #include <cstdio>
 #include <exception>
 #include <memory>
+#include <sstream>
 #include <vector>
 
 #include "base/error.h"
@@ -64,6 +65,34 @@ std::string parse_message(const CLI::App& app, const CLI::ParseError& error) {
                      used.empty() ? "" : used.front()->get_name() + " ");
 }
 
+// What was given and is taken by nothing.
+std::string unexpected_message(CLI::App& app) {
+  std::string words;
+  const auto list = [&words](const std::vector<std::string>& extra) {
+    for (const std::string& word : extra) words += (words.empty() ? "'" : ", '") + base::escape(word) + "'";
+  };
+  list(app.remaining(false));
+  if (!words.empty())
+    return fmt::format("{} cannot stand before the command (dlfs --help shows how it is used)", words);
+  list(app.remaining(true));
+  const auto used = app.get_subcommands();
+  const std::string command = used.empty() ? "dlfs" : "dlfs " + used.front()->get_name();
+  return fmt::format("{} takes no {} ({} --help shows how it is used)", command, words, command);
+}
+
+// The text of --help or --version, written as any other output is.
+int print_success(const CLI::App& app, const CLI::Success& success, bool json) {
+  std::ostringstream text;
+  const int code = app.exit(success, text, text);
+  Output out;
+  out.write(text.str());
+  if (const auto written = out.finish(); !written.ok()) {
+    print_error(written.error(), json);
+    return kExitFailed;
+  }
+  return code;
+}
+
 int run(const Request& request) {
   const Result<int> result = request.run();
   if (result.ok()) return *result;
@@ -91,7 +120,9 @@ int main_guarded(int argc, char** argv) {
   try {
     app.parse(argc, argv);
   } catch (const CLI::Success& success) {  // --help, --version
-    return app.exit(success);
+    return print_success(app, success, json);
+  } catch (const CLI::ExtrasError&) {
+    return usage_error(unexpected_message(app), json);
   } catch (const CLI::ParseError& error) {
     return usage_error(parse_message(app, error), json);
   }

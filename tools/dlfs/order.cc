@@ -50,12 +50,8 @@ void add_order(CLI::App& app, Request& request) {
       "dlfs order train.dlfs --seed 1 --epoch 0 --mode full --rank 0 --ranks 4 --batch 256");
   add_volume(*command, options->url);
   add_order_options(*command, options->sequence);
-  command->add_option("--start", options->sequence.start_batch, "First batch to print")
-      ->type_name("N")
-      ->capture_default_str();
-  command->add_option("--limit", options->limit, "Most batches to print; 0 for all")
-      ->type_name("N")
-      ->capture_default_str();
+  add_count(*command, "--start", options->sequence.start_batch, "First batch to print");
+  add_count(*command, "--limit", options->limit, "Most batches to print; 0 for all");
   command->callback([options, &request] { request.run = [options, &request] { return run(*options, request.json); }; });
 }
 

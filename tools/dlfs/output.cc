@@ -46,14 +46,17 @@ Result<void> print(const Json& json) {
   return out.finish();
 }
 
+std::string hex(std::string_view bytes) {
+  std::string digits;
+  for (const char c : bytes) digits += fmt::format("{:02x}", static_cast<unsigned char>(c));
+  return digits;
+}
+
 void put_name(Json& json, std::string_view name) {
   std::string escaped = base::escape(name);
   const bool changed = escaped != name;
   json["name"] = std::move(escaped);
-  if (!changed) return;
-  std::string hex;
-  for (const char c : name) hex += fmt::format("{:02x}", static_cast<unsigned char>(c));
-  json["name_hex"] = std::move(hex);
+  if (changed) json["name_hex"] = hex(name);
 }
 
 Json error_json(const Error& error) {

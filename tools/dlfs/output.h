@@ -42,6 +42,7 @@ Result<void> print(const Json& json);
 // Sets "name", escaped where it has control characters or is not UTF-8, and, when that changes it, "name_hex" with its
 // bytes.
 void put_name(Json& json, std::string_view name);
+std::string hex(std::string_view bytes);
 // {"error": {"code": 5, "kind": "foreign", "message": "...", "errno": 0}}
 Json error_json(const Error& error);
 

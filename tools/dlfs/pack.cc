@@ -7,6 +7,8 @@
 #include "base/endian.h"
 #include "base/error.h"
 #include "base/try.h"
+#include "block/device.h"
+#include "block/url.h"
 #include "command.h"
 #include "ingest/read_ahead.h"
 #include "ingest/source_reader.h"
@@ -54,6 +56,7 @@ class Pack {
  private:
   Result<ingest::Folder> scan();
   Result<void> check_destination() const;
+  Result<void> check_room(const ingest::Folder& folder) const;
   Schema schema(const ingest::Folder* folder) const;
   WriterOptions writer_options() const;
   Result<void> write_placed(const ingest::Folder& folder, Writer& writer);
@@ -143,6 +146,23 @@ Result<void> Pack::check_destination() const {
   if (path_.empty()) return {};
   DLFS_TRY_ASSIGN(const Writer probe, Writer::create(options_.volume, schema(nullptr), writer_options()));
   return {};
+}
+
+// A device is marked incomplete before the first sample is written: what it holds is not given up for samples that
+// cannot fit. With --skip-errors fewer may be left than were listed.
+Result<void> Pack::check_room(const ingest::Folder& folder) const {
+  block::Url url;
+  if (auto parsed = block::parse_url(options_.volume); parsed.ok()) url = *parsed;
+  struct stat status{};
+  if (options_.skip_errors || url.scheme != block::Scheme::kFile || stat(url.path.c_str(), &status) != 0 ||
+      !S_ISBLK(status.st_mode)) {
+    return {};
+  }
+  DLFS_TRY_ASSIGN(const auto device, block::open_device(options_.volume));
+  const std::uint64_t room = device->geometry().capacity_bytes;
+  if (folder.files().total_bytes() <= room) return {};
+  return base::make_error(Code::kNoSpace, "'{}' is too small: the files have {} bytes, it has {}; nothing was written",
+                          base::escape(options_.volume), folder.files().total_bytes(), room);
 }
 
 std::span<const Bytes> Pack::fields(const ingest::SourceFile& file, Bytes content) {
@@ -262,6 +282,7 @@ Result<int> Pack::run() {
   DLFS_TRY(check_destination());
   DLFS_TRY_ASSIGN(const ingest::Folder folder, scan());
   if (interrupted() != 0) return stopped();
+  DLFS_TRY(check_room(folder));
   DLFS_TRY_ASSIGN(Writer writer, Writer::create(options_.volume, schema(&folder), writer_options()));
   progress_.emplace("packing", quiet_);
   DLFS_TRY(options_.skip_errors ? write_in_order(folder, writer) : write_placed(folder, writer));
@@ -295,13 +316,18 @@ void add_pack(CLI::App& app, Request& request) {
       ->capture_default_str();
   command->add_flag("--force", options->force, "Overwrite a volume or other data at VOLUME");
   command->add_flag("--no-shuffle", options->no_shuffle, "Place samples in source order instead of shuffled");
-  command->add_option("--seed", options->seed, "Seed of the shuffled placement")->type_name("N")->capture_default_str();
+  add_count(*command, "--seed", options->seed, "Seed of the shuffled placement");
   command->add_flag("--skip-errors", options->skip_errors,
                     "Leave out files that cannot be read or change meanwhile, naming each, instead of "
                     "stopping. Samples are then shuffled within a pool of chunks instead of over the whole volume");
   command->add_flag("--quiet", options->quiet, "Show neither progress nor summary");
   command->callback([options, &request] {
-    if (options->chunk_bytes > (16u << 20)) throw CLI::ValidationError("--chunk-size", "is at most 16MiB");
+    if (options->chunk_bytes > (16u << 20)) {
+      throw CLI::ValidationError("--chunk-size",
+                                 fmt::format("chunks of {} bytes are not possible; choose a power of two "
+                                             "from 64KiB to 16MiB",
+                                             options->chunk_bytes));
+    }
     request.run = [options, &request] { return Pack(*options, request.json).run(); };
   });
 }

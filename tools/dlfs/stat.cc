@@ -44,6 +44,19 @@ std::string time_text(std::uint64_t unix_s) {
   return text;
 }
 
+// As put_name(): the bytes of all classes are added where one of them had to be escaped.
+void put_classes(Json& json, const std::vector<std::string_view>& classes) {
+  Json escaped = Json::array(), bytes = Json::array();
+  for (const std::string_view name : classes) {
+    escaped.push_back(base::escape(name));
+    bytes.push_back(hex(name));
+  }
+  const bool changed =
+      !std::ranges::equal(classes, escaped, {}, {}, [](const Json& text) { return text.get<std::string>(); });
+  json["classes"] = std::move(escaped);
+  if (changed) json["classes_hex"] = std::move(bytes);
+}
+
 Json to_json(const VolumeInfo& info, const Schema& schema) {
   Json json = {{"url", info.url},
                {"samples", info.samples},
@@ -68,8 +81,7 @@ Json to_json(const VolumeInfo& info, const Schema& schema) {
                {"page_kind", info.page_kind},
                {"engine", info.engine},
                {"notes", info.notes}};
-  json["classes"] = Json::array();
-  for (const std::string_view name : classes_of(schema)) json["classes"].push_back(base::escape(name));
+  put_classes(json, classes_of(schema));
   return json;
 }
 

@@ -4,6 +4,7 @@
 
 #include <array>
 #include <cctype>
+#include <charconv>
 #include <cmath>
 
 namespace dlfs::tools {
@@ -57,6 +58,23 @@ std::optional<std::uint64_t> parse_size(std::string_view text) {
   if (part % scale != 0 || __builtin_add_overflow(bytes, static_cast<std::uint64_t>(part / scale), &bytes))
     return std::nullopt;
   return bytes;
+}
+
+std::optional<std::uint64_t> parse_count(std::string_view text) {
+  std::uint64_t value = 0;
+  const char* const end = text.data() + text.size();
+  const auto [stopped, error] = std::from_chars(text.data(), end, value);
+  if (error != std::errc() || stopped != end) return std::nullopt;
+  return value;
+}
+
+std::optional<double> parse_seconds(std::string_view text, double limit) {
+  double value = 0;
+  const char* const end = text.data() + text.size();
+  const auto [stopped, error] = std::from_chars(text.data(), end, value);
+  const bool in_range = value > 0 && value <= limit;  // false for a NaN
+  if (error != std::errc() || stopped != end || !in_range) return std::nullopt;
+  return value;
 }
 
 std::string size_text(double bytes) {

@@ -36,7 +36,7 @@ void write_summary(Output& out, const Volume::VerifyReport& report, double elaps
                           {"bad_samples", report.bad_samples}, {"bad_chunks", report.bad_chunks},
                           {"findings_count", report.findings}, {"elapsed_s", elapsed_s},
                           {"ok", report.findings == 0}};
-    out.line("]," + dump(summary).substr(1));
+    out.line((report.findings == 0 ? "]," : "\n],") + dump(summary).substr(1));
     return;
   }
   const std::string read =
@@ -60,9 +60,12 @@ Result<int> run(const std::string& url, bool quiet, bool json) {
   if (json) out.write("{\"findings\":[");
   auto found = [&](const Volume::Finding& finding) {
     progress.clear();
-    if (json) out.write(first ? "\n" : ",\n");
-    out.line(json ? dump(json_of(finding)) : text_of(finding));
-    if (!json) out.flush();
+    if (json) {
+      out.write((first ? "\n" : ",\n") + dump(json_of(finding)));
+    } else {
+      out.line(text_of(finding));
+      out.flush();
+    }
     first = false;
   };
   auto advance = [&](std::uint64_t done, std::uint64_t all) {

@@ -26,6 +26,23 @@ TEST(units, refuses_what_is_not_a_whole_size) {
   }
 }
 
+TEST(units, reads_counts_as_decimal_digits_only) {
+  EXPECT_EQ(parse_count("0"), 0u);
+  EXPECT_EQ(parse_count("010"), 10u);
+  EXPECT_EQ(parse_count("18446744073709551615"), ~std::uint64_t{0});
+  for (const char* text : {"", "-1", "+1", "1.5", "1e3", "0x10", " 1", "1 ", "18446744073709551616"}) {
+    EXPECT_EQ(parse_count(text), std::nullopt) << text;
+  }
+}
+
+TEST(units, reads_seconds_that_are_finite_and_above_0) {
+  EXPECT_EQ(parse_seconds("2.5", 10), 2.5);
+  EXPECT_EQ(parse_seconds("10", 10), 10);
+  for (const char* text : {"", "0", "-1", "10.1", "nan", "inf", "1e99", "1s", "x"}) {
+    EXPECT_EQ(parse_seconds(text, 10), std::nullopt) << text;
+  }
+}
+
 TEST(units, writes_sizes_counts_and_durations) {
   EXPECT_EQ(size_text(0), "0 B");
   EXPECT_EQ(size_text(1023), "1023 B");
