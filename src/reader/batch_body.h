@@ -29,6 +29,7 @@ struct BatchBody {
   std::vector<layout::FieldValue> fields;  // size * fields of the schema, once `located`
   bool located = false;
   std::uint64_t payload_bytes = 0;
+  std::uint32_t skipped = 0;   // bad samples that were left out
   bool end = false;            // no batch: the last epoch is over
   std::optional<Error> error;  // no batch: what went wrong
 

@@ -73,6 +73,7 @@ void Channel::recycle(BatchBody* body) {
   body->located = body->planned = body->flawed = false;
   body->padding = body->waiting = 0;
   body->payload_bytes = 0;
+  body->skipped = 0;
   body->resolved = 0;
   spare_.push_back(body);
 }

@@ -319,7 +319,7 @@ bool Engine::leave_out_bad(BatchBody& body) {
         publish_end(sentence(*bad, body.ids[i]));
         return false;
       }
-      Counters::add(channel_->counters().skipped, 1);
+      ++body.skipped;
       if (i >= proper) --body.padding;
       continue;
     }

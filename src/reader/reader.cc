@@ -102,6 +102,7 @@ Result<std::unique_ptr<Batch>> EngineReader::deliver(BatchBody* body) {
   }
   Counters& counters = channel_->counters();
   Counters::add(counters.samples, body->size());
+  Counters::add(counters.skipped, body->skipped);
   Counters::add(counters.batches, 1);
   Counters::add(counters.payload_bytes, body->payload_bytes);
   ++next_batch_;

@@ -44,7 +44,7 @@ struct Percentiles {
 struct Statistics {
   std::uint64_t samples = 0, batches = 0, payload_bytes = 0, device_bytes = 0, device_requests = 0;
   std::uint64_t cache_hits = 0;  // samples served from memory that was read for another sample or epoch
-  std::uint64_t skipped = 0;     // bad samples left out under kSkip
+  std::uint64_t skipped = 0;     // bad samples left out of delivered batches under kSkip
   std::uint64_t memory_bytes = 0, memory_peak_bytes = 0;
   Percentiles wait, device, queue, verify,
       copy;  // wait: consumer blocked, a batch; device: submit to completion, a request;

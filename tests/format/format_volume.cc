@@ -1,4 +1,4 @@
-// For test_format_reader.py: `format_volume pack KIND PATH` makes a small volume of many shapes, `format_volume print
+// For check_format_reader.py: `format_volume pack KIND PATH` makes a small volume of many shapes, `format_volume print
 // PATH` mounts it with DLFS and prints what dlfs_format_reader.py prints.
 #include <fmt/format.h>
 

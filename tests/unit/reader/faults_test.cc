@@ -131,6 +131,19 @@ TEST_F(FaultsTest, a_corrupt_sample_is_skipped_and_counted_when_asked) {
   }
 }
 
+TEST_F(FaultsTest, what_was_read_ahead_does_not_count_as_skipped_yet) {
+  mount_with();
+  for (const std::uint32_t id : {17u, 321u, 999u}) flip(place(id) + 20);
+  Options o = options(Mode::kSequential, OnError::kSkip);
+  o.order.batch = 100;
+  auto reader = Reader::open(volume_, o);
+  ASSERT_TRUE(reader.ok()) << reader.error().message;
+  for (const std::uint64_t expected : {1u, 1u, 1u, 2u, 2u}) {
+    ASSERT_TRUE((*reader)->next(std::chrono::seconds(60)).ok());
+    EXPECT_EQ((*reader)->statistics().skipped, expected);
+  }
+}
+
 TEST_F(FaultsTest, an_unreadable_block_costs_the_samples_in_it_and_no_others) {
   mount_with();
   const std::uint64_t begin = place(17) / 4096 * 4096, end = begin + 4096;

@@ -1,6 +1,6 @@
 """Volumes that DLFS packs, read by a reader that was written from docs/format.md alone, agree with DLFS sample by sample.
 
-    test_format_reader.py PATH_OF_format_volume     (ctest runs it)
+    check_format_reader.py PATH_OF_format_volume     (ctest runs it)
 """
 
 import json
