@@ -154,7 +154,7 @@ void ChunkPlan::load(std::uint64_t lane, std::uint64_t number, Found begin, Wind
   const std::uint64_t ordinal_end = std::min(window_begin(lane, number + 1), units_);
   window.pieces.clear();
   std::uint64_t held = 0;
-  auto [ordinal, before] = begin;
+  std::uint64_t ordinal = begin.ordinal, before = begin.samples_before;
   for (; ordinal < ordinal_end && before < lane_end; ++ordinal) {
     const std::uint64_t unit = unit_order_(ordinal);
     const std::uint64_t slot = placement_->first_slot(unit), size = placement_->first_slot(unit + 1) - slot;

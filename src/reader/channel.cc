@@ -152,7 +152,8 @@ BatchBody* Channel::try_take() noexcept {
 Channel::Taken Channel::take(Clock::time_point deadline, std::chrono::nanoseconds patience, BatchBody** body) noexcept {
   for (;;) {
     const std::uint32_t published = published_.load(std::memory_order_seq_cst);
-    if ((*body = try_take()) != nullptr) return Taken::kBody;
+    *body = try_take();
+    if (*body != nullptr) return Taken::kBody;
     const Clock::time_point now = Clock::now();
     Clock::time_point until = deadline;
     if (starved()) {

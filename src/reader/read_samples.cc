@@ -223,6 +223,7 @@ Result<void> Gatherer::finish(OnError on_error) {
 
 }  // namespace
 
+// The batch shares the volume. NOLINTNEXTLINE(performance-unnecessary-value-param)
 Result<std::unique_ptr<Batch>> read_samples(std::shared_ptr<const volume::Volume> volume,
                                             std::span<const std::uint32_t> ids, OnError on_error) {
   auto batch = std::make_unique<OwnedBatch>(volume);

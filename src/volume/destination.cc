@@ -51,12 +51,12 @@ Result<std::vector<std::byte>> read_beginning(block::BlockDevice& device) {
 
 // Says what a file holds, for the refusal to overwrite it.
 std::string file_description(const std::string& path, std::uint64_t size, const OpenDevice& open_device) {
-  const std::string foreign = fmt::format("{} bytes of foreign data", size);
+  std::string foreign = fmt::format("{} bytes of foreign data", size);
   auto device = open_device("file:" + path, {});
   if (!device.ok()) return foreign;
   const auto pair = read_superblocks(**device, block::kDefaultTimeout);
   if (!pair.ok()) return foreign;
-  const std::string volume = volume_description(*pair);
+  std::string volume = volume_description(*pair);
   if (!volume.empty()) return volume;
   const auto beginning = read_beginning(**device);
   if (!beginning.ok() || beginning->empty()) return foreign;

@@ -63,8 +63,10 @@ Result<void> write_superblocks(block::BlockDevice& device, const Superblock& sup
   std::ranges::copy(encoded, buffer.bytes().begin());
   for (const std::uint64_t offset : layout::kSuperblockOffsets) {
     auto written = block::write_all(device, offset, buffer.bytes().first(encoded.size()), timeout);
-    if (!written.ok() && written.error().code == Code::kTimedOut) abandon_memory(std::move(buffer));
-    if (!written.ok()) return written;
+    if (!written.ok()) {
+      if (written.error().code == Code::kTimedOut) abandon_memory(std::move(buffer));
+      return written;
+    }
     DLFS_TRY(block::flush(device, timeout));
   }
   return {};

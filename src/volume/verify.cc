@@ -61,7 +61,7 @@ class Verifier {
   void check_index_of(SampleId id, std::uint64_t hash, std::string_view name, std::uint64_t block,
                       std::uint64_t offset);
   Result<void> section(const char* what, const Extent& extent);
-  void report(Finding finding);
+  void report(const Finding& finding);
 
   const Volume& volume_;
   const layout::Superblock& superblock_;
@@ -76,7 +76,7 @@ class Verifier {
   std::vector<std::uint64_t> hashes_, first_;  // of the names of one block
 };
 
-void Verifier::report(Finding finding) {
+void Verifier::report(const Finding& finding) {
   ++report_.findings;
   if (found_) found_(finding);
 }
