@@ -215,9 +215,9 @@ void write_text(Output& out, const Measured& m, const BenchOptions& options, con
   out.line(fmt::format("rate           {:.0f} samples/s, {}/s", per_s(m.samples, m.elapsed_s),
                        size_text(per_s(m.bytes, m.elapsed_s))));
   if (!options.no_raw) {
+    const std::uint64_t request_bytes = m.raw.requests == 0 ? 0 : m.raw.bytes / m.raw.requests;
     out.line(fmt::format("raw device     {}/s, random reads of {}, {} in all", size_text(m.raw.bytes_per_s),
-                         size_text(m.raw.requests == 0 ? 0 : static_cast<double>(m.raw.bytes / m.raw.requests)),
-                         size_text(static_cast<double>(m.raw.bytes))));
+                         size_text(static_cast<double>(request_bytes)), size_text(static_cast<double>(m.raw.bytes))));
   }
   out.line(fmt::format("batch          p50 {:.4f} ms, p99 {:.4f} ms", m.latency.percentile_ms(0.5),
                        m.latency.percentile_ms(0.99)));

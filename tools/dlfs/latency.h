@@ -3,6 +3,7 @@
 
 #include <array>
 #include <bit>
+#include <cmath>
 #include <cstdint>
 
 namespace dlfs::tools {
@@ -16,7 +17,7 @@ class Latency {
   // The duration that a `share` (0..1) of all stay at or below, in ms: the middle of its bucket. 0 when nothing was
   // added.
   double percentile_ms(double share) const noexcept {
-    std::uint64_t left = static_cast<std::uint64_t>(share * static_cast<double>(count_) + 0.5);
+    std::uint64_t left = static_cast<std::uint64_t>(std::llround(share * static_cast<double>(count_)));
     for (std::size_t i = 0; i < buckets_.size(); ++i) {
       if (buckets_[i] >= left && buckets_[i] > 0) return middle_ns(i) / 1e6;
       left -= buckets_[i];
