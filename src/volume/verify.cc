@@ -115,7 +115,7 @@ Result<void> Verifier::superblocks() {
     finding.message =
         fmt::format("superblock {} at byte {} {}", i, finding.device_offset,
                     slot.error ? "is bad: " + slot.error->message : "differs from the one that was mounted");
-    report(std::move(finding));
+    report(finding);
   }
   return {};
 }
@@ -127,7 +127,7 @@ void Verifier::length() {
   Finding finding{.what = Finding::What::kPadding, .device_offset = superblock_.device_bytes};
   const std::uint64_t beyond = capacity_bytes - superblock_.device_bytes;
   finding.message = fmt::format("the file is {} byte{} longer than the volume", beyond, beyond == 1 ? "" : "s");
-  report(std::move(finding));
+  report(finding);
 }
 
 Result<void> Verifier::zeros(std::uint64_t begin, std::uint64_t end) {
@@ -136,11 +136,11 @@ Result<void> Verifier::zeros(std::uint64_t begin, std::uint64_t end) {
     if (piece.failed) {
       finding.what = Finding::What::kRead;
       finding.message = piece.error.message;
-      report(std::move(finding));
+      report(finding);
     } else if (const auto at = first_non_zero(piece.bytes)) {
       finding.device_offset += *at;
       finding.message = fmt::format("byte {} between the sections is not zero", finding.device_offset);
-      report(std::move(finding));
+      report(finding);
     }
     return {};
   });
@@ -156,11 +156,11 @@ Result<void> Verifier::zero_tail(std::uint64_t begin, std::uint64_t end) {
     if (!sector.ok()) {
       finding.what = Finding::What::kRead;
       finding.message = sector.error().message;
-      report(std::move(finding));
+      report(finding);
     } else if (const auto at = first_non_zero(sector->bytes().subspan(begin - block, aligned - begin))) {
       finding.device_offset += *at;
       finding.message = fmt::format("byte {} behind a section is not zero", finding.device_offset);
-      report(std::move(finding));
+      report(finding);
     }
     DLFS_TRY(advance(aligned - begin));
   }
@@ -169,7 +169,7 @@ Result<void> Verifier::zero_tail(std::uint64_t begin, std::uint64_t end) {
 
 Result<void> Verifier::data() {
   const Extent& extent = superblock_.data;
-  ChunkChecker checker(volume_, second_, [this](Finding finding) { report(std::move(finding)); });
+  ChunkChecker checker(volume_, second_, [this](const Finding& finding) { report(finding); });
   const auto check_piece = [&](const ReadStream::Piece& piece) -> Result<void> {
     if (piece.failed) return unreadable_chunks(piece, checker);
     for (std::uint64_t at = 0; at < piece.bytes.size(); at += superblock_.chunk_bytes) {
@@ -208,7 +208,7 @@ Result<void> Verifier::names() {
                     names_damaged_ = true;
                     Finding finding{.what = Finding::What::kRead, .device_offset = piece.offset_bytes};
                     finding.message = "names cannot be read: " + piece.error.message;
-                    report(std::move(finding));
+                    report(finding);
                     return {};
                   }
                   for (std::uint64_t at = 0; at < piece.bytes.size(); at += layout::kNameBlockBytes) {
@@ -219,7 +219,7 @@ Result<void> Verifier::names() {
   if (volume_.directory().has_names() && !names_damaged_ && next_name_ != volume_.size()) {
     Finding finding{.what = Finding::What::kNames, .device_offset = extent.offset_bytes};
     finding.message = fmt::format("there are names for {} samples of {}", next_name_, volume_.size());
-    report(std::move(finding));
+    report(finding);
   }
   return {};
 }
@@ -230,12 +230,12 @@ void Verifier::name_block(std::uint64_t offset, std::span<const std::byte> bytes
   if (!block.ok()) {
     names_damaged_ = true;
     finding.message = fmt::format("the names at byte {} are damaged: {}", offset, block.error().message);
-    return report(std::move(finding));
+    return report(finding);
   }
   if (block->first_id().value != next_name_ && !names_damaged_) {
     finding.message =
         fmt::format("the names at byte {} begin with sample {}, not {}", offset, block->first_id().value, next_name_);
-    report(std::move(finding));
+    report(finding);
   }
   const std::uint64_t number = (offset - superblock_.names.offset_bytes) / layout::kNameBlockBytes;
   hashes_.clear();
@@ -269,7 +269,7 @@ void Verifier::check_index_of(SampleId id, std::uint64_t hash, std::string_view 
   Finding finding{
       .what = Finding::What::kIndex, .has_id = true, .id = id, .name = base::escape(name), .device_offset = offset};
   finding.message = fmt::format("the index does not lead to sample {} by its name '{}'", id.value, finding.name);
-  report(std::move(finding));
+  report(finding);
 }
 
 Result<void> Verifier::section(const char* what, const Extent& extent) {
@@ -281,7 +281,7 @@ Result<void> Verifier::section(const char* what, const Extent& extent) {
                     failed = true;
                     Finding finding{.what = Finding::What::kRead, .device_offset = piece.offset_bytes};
                     finding.message = fmt::format("the {} cannot be read: {}", what, piece.error.message);
-                    report(std::move(finding));
+                    report(finding);
                   } else {
                     crc = base::crc32c(piece.bytes, crc);
                   }
@@ -291,7 +291,7 @@ Result<void> Verifier::section(const char* what, const Extent& extent) {
     Finding finding{.what = Finding::What::kIndex, .device_offset = extent.offset_bytes};
     finding.message = fmt::format("the {} at byte {} is damaged: its CRC32C is {:08x}, not {:08x}", what,
                                   extent.offset_bytes, crc, extent.crc);
-    report(std::move(finding));
+    report(finding);
   }
   return {};
 }
