@@ -12,17 +12,6 @@
 
 namespace dlfs::api_test {
 
-TemporaryDirectory::TemporaryDirectory() {
-  std::string pattern = (std::filesystem::temp_directory_path() / "dlfs_api_XXXXXX").string();
-  if (::mkdtemp(pattern.data()) == nullptr) throw std::system_error(errno, std::generic_category(), pattern);
-  path_ = pattern;
-}
-
-TemporaryDirectory::~TemporaryDirectory() {
-  std::error_code ignored;
-  std::filesystem::remove_all(path_, ignored);
-}
-
 std::string name_of(std::uint32_t id) {
   return "class " + std::to_string(id % 10) + "/\xff\xfe" + std::to_string(id) + ".jpg";
 }

@@ -12,6 +12,7 @@
 
 #include "block/device.h"
 #include "dlfs/dlfs.hpp"
+#include "support/temporary_directory.h"
 
 namespace dlfs::api_test {
 
@@ -31,18 +32,7 @@ inline void must(const Result<void>& result) {
   }
 }
 
-class TemporaryDirectory {
- public:
-  TemporaryDirectory();
-  ~TemporaryDirectory();
-  TemporaryDirectory(const TemporaryDirectory&) = delete;
-  TemporaryDirectory& operator=(const TemporaryDirectory&) = delete;
-  std::string file(const std::string& name) const { return (path_ / name).string(); }
-  const std::filesystem::path& path() const { return path_; }
-
- private:
-  std::filesystem::path path_;
-};
+using testing_support::TemporaryDirectory;
 
 // Samples of (image: bytes, label: int64, caption: text). Every 11th image is empty; kLargeId's is larger than a chunk.
 inline constexpr const char* kSchema = "image: bytes, label: int64, caption: text";
@@ -69,7 +59,7 @@ class PackedVolume {
   enum class Place { kFile, kMemory };
   explicit PackedVolume(std::uint32_t samples, Place place = Place::kFile);
   const std::string& url() const { return url_; }
-  std::string path() const { return directory_.file("v.dlfs"); }  // Place::kFile
+  std::string path() const { return directory_ / "v.dlfs"; }  // Place::kFile
   void flip_byte(std::uint64_t offset) const;                     // Place::kFile
   Volume mount() const { return must(Volume::mount(url_)); }
 

@@ -50,7 +50,7 @@ class CApi : public ::testing::Test {
   }
 
   api_test::TemporaryDirectory directory_;
-  std::string path_ = directory_.file("v.dlfs");
+  std::string path_ = directory_ / "v.dlfs";
   dlfs_error error_;
   dlfs_volume* volume_ = nullptr;
 };
@@ -104,7 +104,7 @@ TEST_F(CApi, failures_say_what_and_where) {
   EXPECT_EQ(dlfs_find(volume_, "no such sample", &error_), -1);
   EXPECT_EQ(error_.code, DLFS_E_NOT_FOUND);
   EXPECT_NE(std::strstr(error_.message, "no such sample"), nullptr) << error_.message;
-  EXPECT_EQ(dlfs_mount(directory_.file("none").c_str(), nullptr, &error_), nullptr);
+  EXPECT_EQ(dlfs_mount((directory_ / "none").c_str(), nullptr, &error_), nullptr);
   EXPECT_EQ(error_.code, DLFS_E_NOT_FOUND);
   EXPECT_NE(std::strstr(error_.message, "none"), nullptr) << error_.message;
   EXPECT_EQ(dlfs_open_id(volume_, 0, 3, &error_), nullptr);
@@ -329,7 +329,7 @@ TEST_F(CApi, handles_work_after_the_volume_is_unmounted) {
 
 TEST(CApiWriter, streams_and_any_order) {
   api_test::TemporaryDirectory directory;
-  const std::string path = directory.file("v.dlfs");
+  const std::string path = directory / "v.dlfs";
   dlfs_error error;
   dlfs_writer* writer = dlfs_writer_create(path.c_str(), "data: bytes", nullptr, &error);
   ASSERT_NE(writer, nullptr) << error.message;
@@ -362,7 +362,7 @@ TEST(CApiWriter, closing_without_a_commit_leaves_nothing) {
   api_test::TemporaryDirectory directory;
   dlfs_error error;
   const auto refuse = [](void*, void*, std::size_t) { return false; };
-  dlfs_writer* writer = dlfs_writer_create(directory.file("v.dlfs").c_str(), "data: bytes", nullptr, &error);
+  dlfs_writer* writer = dlfs_writer_create((directory / "v.dlfs").c_str(), "data: bytes", nullptr, &error);
   ASSERT_NE(writer, nullptr) << error.message;
   EXPECT_EQ(dlfs_writer_append_stream_at(writer, 0, "a", nullptr, 0, 100, refuse, nullptr, &error), -1);
   EXPECT_EQ(error.code, DLFS_E_SOURCE_CHANGED) << error.message;

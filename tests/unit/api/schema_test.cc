@@ -34,12 +34,12 @@ TEST(ApiSchema, a_writer_refuses_a_schema_that_was_built_wrong) {
   api_test::TemporaryDirectory directory;
   Schema schema;
   schema.fields.push_back({"label", Kind::kTensor, "int65", {}});
-  auto writer = Writer::create(directory.file("v.dlfs"), schema);
+  auto writer = Writer::create(directory / "v.dlfs", schema);
   ASSERT_FALSE(writer.ok());
   EXPECT_EQ(writer.error().code, Code::kInvalidArgument);
   EXPECT_NE(writer.error().message.find("label"), std::string::npos) << writer.error().message;
   schema.fields[0] = {"image", Kind::kBytes, "uint8", {}};
-  writer = Writer::create(directory.file("v.dlfs"), schema);
+  writer = Writer::create(directory / "v.dlfs", schema);
   ASSERT_FALSE(writer.ok());
   EXPECT_EQ(writer.error().code, Code::kInvalidArgument);
   EXPECT_TRUE(std::filesystem::is_empty(directory.path()));

@@ -138,7 +138,7 @@ INSTANTIATE_TEST_SUITE_P(, ApiVolume, ::testing::Values(PackedVolume::Place::kFi
 
 TEST(ApiMount, an_absent_file_is_not_found) {
   api_test::TemporaryDirectory directory;
-  const auto volume = Volume::mount(directory.file("none.dlfs"));
+  const auto volume = Volume::mount(directory / "none.dlfs");
   ASSERT_FALSE(volume.ok());
   EXPECT_EQ(volume.error().code, Code::kNotFound);
   EXPECT_NE(volume.error().message.find("none.dlfs"), std::string::npos) << volume.error().message;
@@ -146,8 +146,8 @@ TEST(ApiMount, an_absent_file_is_not_found) {
 
 TEST(ApiMount, foreign_data_is_refused) {
   api_test::TemporaryDirectory directory;
-  std::ofstream(directory.file("text")) << std::string(300'000, 'x');
-  const auto volume = Volume::mount(directory.file("text"));
+  std::ofstream(directory / "text") << std::string(300'000, 'x');
+  const auto volume = Volume::mount(directory / "text");
   ASSERT_FALSE(volume.ok());
   EXPECT_EQ(volume.error().code, Code::kForeign);
 }
@@ -167,7 +167,7 @@ TEST(ApiMount, a_truncated_volume_is_refused) {
 
 TEST(ApiMount, a_pack_under_way_mounts_as_incomplete) {
   api_test::TemporaryDirectory directory;
-  const std::string path = directory.file("v.dlfs");
+  const std::string path = directory / "v.dlfs";
   auto writer = must(Writer::create(path, must(Schema::parse(api_test::kSchema)), api_test::small_chunks()));
   for (std::uint32_t id = 0; id < kSamples; ++id) must(api_test::append_sample(writer, id));
   const auto volume = Volume::mount(path);

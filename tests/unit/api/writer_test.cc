@@ -22,7 +22,7 @@ class ApiWriter : public ::testing::Test {
     return Writer::create(path_, must(Schema::parse(api_test::kSchema)), options);
   }
   api_test::TemporaryDirectory directory_;
-  std::string path_ = directory_.file("v.dlfs");
+  std::string path_ = directory_ / "v.dlfs";
 };
 
 TEST_F(ApiWriter, without_commit_nothing_is_left) {

@@ -25,27 +25,13 @@
 #include "order/order.h"
 #include "reader/placement.h"
 #include "reader/reader.h"
+#include "support/temporary_directory.h"
 #include "volume/volume.h"
 #include "volume/writer.h"
 
 namespace dlfs::reader::test {
 
-class TemporaryDirectory {
- public:
-  TemporaryDirectory() {
-    std::string pattern = (std::filesystem::temp_directory_path() / "dlfs-reader-XXXXXX").string();
-    if (mkdtemp(pattern.data()) == nullptr) std::abort();
-    path_ = pattern;
-  }
-  ~TemporaryDirectory() {
-    std::error_code ignored;
-    std::filesystem::remove_all(path_, ignored);
-  }
-  std::string operator/(const std::string& name) const { return path_ + "/" + name; }
-
- private:
-  std::string path_;
-};
+using testing_support::TemporaryDirectory;
 
 inline std::byte byte_of(std::uint64_t id, std::uint64_t i) {
   return static_cast<std::byte>(base::mix64(base::mix64(id + 77) + i / 8) >> (i % 8 * 8));

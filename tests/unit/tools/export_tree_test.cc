@@ -6,6 +6,8 @@
 #include <filesystem>
 #include <fstream>
 
+#include "support/temporary_directory.h"
+
 namespace dlfs::tools {
 namespace {
 
@@ -13,16 +15,6 @@ namespace fs = std::filesystem;
 
 class ExportTreeTest : public testing::Test {
  protected:
-  ExportTreeTest() {
-    std::string pattern = (fs::temp_directory_path() / "dlfs-export-XXXXXX").string();
-    if (mkdtemp(pattern.data()) == nullptr) std::abort();
-    base_ = pattern;
-    folder_ = base_ / "out";
-  }
-  ~ExportTreeTest() override {
-    std::error_code ignored;
-    fs::remove_all(base_, ignored);
-  }
   static Result<void> put(ExportTree& tree, std::string_view name, std::string_view content) {
     auto file = tree.create(name);
     if (!file.ok()) return file.error();
@@ -33,7 +25,8 @@ class ExportTreeTest : public testing::Test {
     std::ifstream file(path, std::ios::binary);
     return {std::istreambuf_iterator<char>(file), {}};
   }
-  fs::path base_, folder_;
+  const testing_support::TemporaryDirectory directory_;
+  const fs::path base_ = directory_.path(), folder_ = base_ / "out";
 };
 
 TEST_F(ExportTreeTest, makes_files_in_folders_in_any_order) {

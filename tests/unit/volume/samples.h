@@ -13,33 +13,13 @@
 #include <vector>
 
 #include "base/mix.h"
+#include "support/temporary_directory.h"
 #include "volume/volume.h"
 #include "volume/writer.h"
 
 namespace dlfs::volume::test {
 
-class TemporaryDirectory {
- public:
-  TemporaryDirectory() {
-    std::string pattern = (std::filesystem::temp_directory_path() / "dlfs-volume-XXXXXX").string();
-    if (mkdtemp(pattern.data()) == nullptr) std::abort();
-    path_ = pattern;
-  }
-  ~TemporaryDirectory() {
-    std::error_code ignored;
-    std::filesystem::remove_all(path_, ignored);
-  }
-  std::string operator/(const std::string& name) const { return path_ + "/" + name; }
-  const std::string& path() const { return path_; }
-  std::vector<std::string> list() const {
-    std::vector<std::string> names;
-    for (const auto& entry : std::filesystem::directory_iterator(path_)) names.push_back(entry.path().filename());
-    return names;
-  }
-
- private:
-  std::string path_;
-};
+using testing_support::TemporaryDirectory;
 
 // Byte i of sample `id`, of version `seed`.
 inline std::byte byte_of(std::uint64_t id, std::uint64_t i, std::uint64_t seed = 0) {
