@@ -14,7 +14,7 @@ function(step what)
 endfunction()
 
 function(build name source)
-  step("configuring ${name}" ${CMAKE_COMMAND} -S ${source} -B ${work}/${name} -DCMAKE_PREFIX_PATH=${prefix}
+  step("configuring ${name}" ${CMAKE_COMMAND} -G ${GENERATOR} -S ${source} -B ${work}/${name} -DCMAKE_PREFIX_PATH=${prefix}
     -DCMAKE_C_COMPILER=${CC} -DCMAKE_CXX_COMPILER=${CXX} -DCMAKE_BUILD_TYPE=Release)
   step("building ${name}" ${CMAKE_COMMAND} --build ${work}/${name})
 endfunction()

@@ -60,7 +60,7 @@ class PackedVolume {
   explicit PackedVolume(std::uint32_t samples, Place place = Place::kFile);
   const std::string& url() const { return url_; }
   std::string path() const { return directory_ / "v.dlfs"; }  // Place::kFile
-  void flip_byte(std::uint64_t offset) const;                     // Place::kFile
+  void flip_byte(std::uint64_t offset) const;                 // Place::kFile
   Volume mount() const { return must(Volume::mount(url_)); }
 
  private:
