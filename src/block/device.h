@@ -82,11 +82,24 @@ class BlockDevice {
   // The memory must outlive the device, or be forgotten first: what is mapped at its address later would be read and
   // written in vain. Ignored while requests are in flight. May do nothing.
   virtual void register_memory(std::span<std::byte> memory) noexcept = 0;
+
+  // The clock that waits for this device are measured with, and the way to sleep for it; a simulated device brings its
+  // own. wait() returns once wait_descriptor() or `other` (-1: none) is readable, after `longest`, on a signal, or
+  // earlier for no reason.
+  virtual std::chrono::steady_clock::time_point now() const noexcept { return std::chrono::steady_clock::now(); }
+  virtual void wait(std::chrono::nanoseconds longest, int other = -1) noexcept;
+
+  // The bytes of a range, where the device has them in memory and may let others read them there (memory devices):
+  // saves a target one copy. Empty: read them with submit(). They change when somebody writes to them.
+  virtual std::span<const std::byte> view(std::uint64_t /*offset_bytes*/, std::uint32_t /*length_bytes*/) noexcept {
+    return {};
+  }
 };
 
-// Opens `url` ("PATH", "file:PATH", "mem:NAME[?size=1GiB]"; see block/url.h). A memory device lives in this process,
-// shared by name, as long as any handle to it is open; `size` makes it when it does not exist. **Blocks**. **Errors**:
-// kNotFound, kInvalidArgument (unknown scheme: names the known ones), kReadOnly, kUnsupported, kIo.
+// Opens `url` ("PATH", "file:PATH", "mem:NAME[?size=1GiB]", "null:1GiB", "nvme-tcp://HOST:PORT/NQN"; see block/url.h).
+// A memory device lives in this process, shared by name, as long as any handle to it is open; `size` makes it when it
+// does not exist. **Blocks**. **Errors**: kNotFound, kInvalidArgument (unknown scheme: names the known ones),
+// kReadOnly, kUnsupported, kIo.
 Result<std::unique_ptr<BlockDevice>> open_device(std::string_view url, const OpenOptions& options = {});
 
 // Synchronous conveniences on top of submit and poll, for mount and tools. Alignment is theirs to keep as well.

@@ -174,4 +174,11 @@ Error completion_error(const BlockDevice& device, const Request& request, const 
   return error;
 }
 
+void BlockDevice::wait(std::chrono::nanoseconds longest, int other) noexcept {
+  pollfd descriptors[2] = {{wait_descriptor(), POLLIN, 0}, {other, POLLIN, 0}};
+  const auto seconds = std::chrono::duration_cast<std::chrono::seconds>(longest);
+  const timespec timeout{.tv_sec = seconds.count(), .tv_nsec = (longest - seconds).count()};
+  ppoll(descriptors, other < 0 ? 1 : 2, longest == std::chrono::nanoseconds::max() ? nullptr : &timeout, nullptr);
+}
+
 }  // namespace dlfs::block
