@@ -26,6 +26,9 @@ struct Geometry {
   std::uint32_t max_in_flight = 0;             // requests that submit() accepts before it returns short
   bool read_only = false;
   bool growable = false;  // a regular file: a write past the end extends it
+  // A device that gets over faults of its own (reconnects, takes other paths) fails requests by itself within this
+  // time; who waits for it should wait longer. Zero: it does no such thing.
+  std::chrono::milliseconds patience{0};
 };
 
 enum class Op : std::uint8_t { kRead, kWrite, kFlush };  // kFlush: all writes completed before it are durable; no data
@@ -88,6 +91,9 @@ class BlockDevice {
   // earlier for no reason.
   virtual std::chrono::steady_clock::time_point now() const noexcept { return std::chrono::steady_clock::now(); }
   virtual void wait(std::chrono::nanoseconds longest, int other = -1) noexcept;
+
+  // More than errno says about a failed request: a clause for completion_error(); empty when there is no more.
+  virtual std::string explain(const Completion& /*completion*/) const { return {}; }
 
   // The bytes of a range, where the device has them in memory and may let others read them there (memory devices):
   // saves a target one copy. Empty: read them with submit(). They change when somebody writes to them.

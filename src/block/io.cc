@@ -161,15 +161,11 @@ Result<void> flush(BlockDevice& device, std::chrono::milliseconds timeout) {
 }
 
 Error completion_error(const BlockDevice& device, const Request& request, const Completion& completion) {
-  if (completion.errno_value == 0) {
-    Error error = base::make_error(Code::kIo, "{}: the controller failed the command with NVMe status 0x{:04x}",
-                                   describe(device, request), completion.nvme_status);
-    error.nvme_status = completion.nvme_status;
-    return error;
-  }
   Error error = base::errno_error(completion.errno_value, describe(device, request));
-  error.message += advice(device.geometry(), request, completion.errno_value);
+  const std::string more = device.explain(completion);
+  error.message += more.empty() ? advice(device.geometry(), request, completion.errno_value) : ": " + more;
   error.nvme_status = completion.nvme_status;
+  if (completion.errno_value == ESTALE) error.code = Code::kDeviceLost;
   if (error.code == Code::kReadOnly && request.op != Op::kWrite) error.code = Code::kIo;
   return error;
 }

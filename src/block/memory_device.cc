@@ -106,6 +106,11 @@ class MemoryDevice final : public BlockDevice {
   std::size_t in_flight() const noexcept override { return pending_.size(); }
   void register_memory(std::span<std::byte>) noexcept override {}
 
+  std::span<const std::byte> view(std::uint64_t offset_bytes, std::uint32_t length_bytes) noexcept override {
+    if (offset_bytes > geometry_.capacity_bytes || length_bytes > geometry_.capacity_bytes - offset_bytes) return {};
+    return store_->memory.bytes().subspan(offset_bytes, length_bytes);
+  }
+
   std::size_t submit(std::span<const Request> requests) noexcept override {
     if (guard_.forked()) return 0;
     const std::size_t count = std::min<std::size_t>(requests.size(), geometry_.max_in_flight - pending_.size());

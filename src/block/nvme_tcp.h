@@ -34,7 +34,7 @@ struct NvmeTcpUrl {
       hostid{};  // default: /etc/nvme/hostid, else from hostnqn's uuid, else from the machine's id
   bool header_digest = false, data_digest = false;
   std::uint32_t queues = 1;       // I/O queues a path, 1 to 64
-  std::uint32_t queue_depth = 0;  // commands in flight a queue, 1 to 4095; 0: OpenOptions::queue_depth
+  std::uint32_t queue_depth = 0;  // commands in flight a queue, 1 to 4095; 0: OpenOptions::queue_depth over all queues
   std::chrono::milliseconds connect_timeout{5'000};  // of one attempt on one path, until it can do I/O
   std::chrono::milliseconds keep_alive{10'000};      // KATO; 0: none (then a frozen peer is found by io_timeout only)
   std::chrono::milliseconds io_timeout{30'000};      // of one command on one path; then the path counts as lost

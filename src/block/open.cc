@@ -3,6 +3,8 @@
 #include "block/device.h"
 #include "block/file_device.h"
 #include "block/memory_device.h"
+#include "block/null_device.h"
+#include "block/nvme_tcp.h"
 #include "block/url.h"
 
 namespace dlfs::block {
@@ -14,6 +16,13 @@ Result<std::unique_ptr<BlockDevice>> open_device(std::string_view url, const Ope
       return open_file_device(parsed.path, options);
     case Scheme::kMemory:
       return open_memory_device(parsed, options);
+    case Scheme::kNull:
+      return open_null_device(parsed, options);
+    case Scheme::kNvmeTcp: {
+      DLFS_TRY_ASSIGN(NvmeTcpUrl remote, parse_nvme_tcp_url(url));
+      fill_host_identity(remote);
+      return open_nvme_tcp_device(remote, options);
+    }
   }
   return Error{Code::kUnsupported, "this kind of device cannot be opened"};
 }

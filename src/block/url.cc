@@ -12,7 +12,7 @@
 namespace dlfs::block {
 namespace {
 
-constexpr std::string_view kKnown = "a PATH, file:PATH or mem:NAME?size=1GiB";
+constexpr std::string_view kKnown = "a PATH, nvme-tcp://HOST:PORT/NQN, mem:NAME?size=1GiB or null:1GiB";
 constexpr std::size_t kMaxNameBytes = 255;
 
 bool is_letter(char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z'); }
@@ -44,34 +44,57 @@ Result<Url> parse_file(std::string_view text, std::string_view path) {
   return Url{.scheme = Scheme::kFile, .path = std::string(path)};
 }
 
-Result<void> parse_memory_option(std::string_view text, std::string_view option, Url& url) {
-  const std::size_t equals = option.find('=');
-  const std::string_view key = option.substr(0, equals);
-  const std::string_view value = equals == std::string_view::npos ? std::string_view() : option.substr(equals + 1);
-  if (key != "size" && key != "block") {
-    return base::make_error(Code::kInvalidArgument,
-                            "device URL '{}' has an unknown option '{}'; mem: takes size and block", base::escape(text),
-                            base::escape(key));
-  }
+Result<std::uint64_t> size_option(std::string_view text, std::string_view value) {
   auto number = parse_size(value);
-  if (!number.ok()) {
-    return base::make_error(Code::kInvalidArgument, "device URL '{}': {}", base::escape(text), number.error().message);
-  }
-  if (key == "size") {
-    url.size_bytes = *number;
-    return {};
-  }
-  if (!std::has_single_bit(*number) || *number > 65536) {
+  if (number.ok()) return number;
+  return base::make_error(Code::kInvalidArgument, "device URL '{}': {}", base::escape(text), number.error().message);
+}
+
+Result<void> parse_block(std::string_view text, std::string_view value, Url& url) {
+  DLFS_TRY_ASSIGN(const std::uint64_t number, size_option(text, value));
+  if (!std::has_single_bit(number) || number > 65536) {
     return base::make_error(Code::kInvalidArgument, "device URL '{}': block must be a power of two up to 64KiB",
                             base::escape(text));
   }
-  url.block_bytes = static_cast<std::uint32_t>(*number);
+  url.block_bytes = static_cast<std::uint32_t>(number);
   return {};
 }
 
-Result<Url> parse_memory(std::string_view text, std::string_view rest) {
+// The options behind '?' of mem: and null:, and that the size fits the blocks.
+Result<void> parse_options(std::string_view text, std::string_view query, Url& url) {
+  const bool memory = url.scheme == Scheme::kMemory;
+  while (!query.empty()) {
+    const std::size_t end = query.find('&');
+    const std::string_view option = query.substr(0, end);
+    query = end == std::string_view::npos ? std::string_view() : query.substr(end + 1);
+    const std::size_t equals = option.find('=');
+    const std::string_view key = option.substr(0, equals);
+    const std::string_view value = equals == std::string_view::npos ? std::string_view() : option.substr(equals + 1);
+    if (key == "block") {
+      DLFS_TRY(parse_block(text, value, url));
+    } else if (key == "size" && memory) {
+      DLFS_TRY_ASSIGN(url.size_bytes, size_option(text, value));
+    } else {
+      return base::make_error(Code::kInvalidArgument, "device URL '{}' has an unknown option '{}'; {}",
+                              base::escape(text), base::escape(key),
+                              memory ? "mem: takes size and block" : "null: takes block");
+    }
+  }
+  if (url.size_bytes % url.block_bytes != 0) {
+    return base::make_error(Code::kInvalidArgument,
+                            "device URL '{}': the size must be a multiple of the block size, {} bytes",
+                            base::escape(text), url.block_bytes);
+  }
+  return {};
+}
+
+std::pair<std::string_view, std::string_view> split_query(std::string_view rest) {
   const std::size_t mark = rest.find('?');
-  const std::string_view name = rest.substr(0, mark);
+  return {rest.substr(0, mark), mark == std::string_view::npos ? std::string_view() : rest.substr(mark + 1)};
+}
+
+Result<Url> parse_memory(std::string_view text, std::string_view rest) {
+  const auto [name, query] = split_query(rest);
   const auto plain = [](char c) { return is_letter(c) || is_digit(c) || c == '.' || c == '_' || c == '-' || c == '/'; };
   if (name.empty() || name.size() > kMaxNameBytes || !std::all_of(name.begin(), name.end(), plain)) {
     return base::make_error(Code::kInvalidArgument,
@@ -80,17 +103,15 @@ Result<Url> parse_memory(std::string_view text, std::string_view rest) {
                             base::escape(text), kMaxNameBytes);
   }
   Url url{.scheme = Scheme::kMemory, .path = std::string(name)};
-  std::string_view query = mark == std::string_view::npos ? std::string_view() : rest.substr(mark + 1);
-  while (!query.empty()) {
-    const std::size_t end = query.find('&');
-    DLFS_TRY(parse_memory_option(text, query.substr(0, end), url));
-    query = end == std::string_view::npos ? std::string_view() : query.substr(end + 1);
-  }
-  if (url.size_bytes % url.block_bytes != 0) {
-    return base::make_error(Code::kInvalidArgument,
-                            "device URL '{}': the size must be a multiple of the block size, {} bytes",
-                            base::escape(text), url.block_bytes);
-  }
+  DLFS_TRY(parse_options(text, query, url));
+  return url;
+}
+
+Result<Url> parse_null(std::string_view text, std::string_view rest) {
+  const auto [size, query] = split_query(rest);
+  Url url{.scheme = Scheme::kNull, .path = std::string(rest)};
+  DLFS_TRY_ASSIGN(url.size_bytes, size_option(text, size));
+  DLFS_TRY(parse_options(text, query, url));
   return url;
 }
 
@@ -107,10 +128,8 @@ Result<Url> parse_url(std::string_view text) {
   const std::string_view rest = text.substr(scheme.size() + 1);
   if (scheme == "file") return parse_file(text, rest);
   if (scheme == "mem") return parse_memory(text, rest);
-  if (scheme == "nvme-tcp") {
-    return base::make_error(Code::kUnsupported, "device URL '{}': this build has no nvme-tcp: devices; give {}",
-                            base::escape(text), kKnown);
-  }
+  if (scheme == "null") return parse_null(text, rest);
+  if (scheme == "nvme-tcp") return Url{.scheme = Scheme::kNvmeTcp, .path = std::string(text)};
   return base::make_error(Code::kInvalidArgument,
                           "device URL '{}' has the unknown scheme '{}:'; give {} (a file of that name is written ./{})",
                           base::escape(text), scheme, kKnown, base::escape(text));

@@ -9,19 +9,21 @@
 
 namespace dlfs::block {
 
-enum class Scheme : std::uint8_t { kFile, kMemory };
+enum class Scheme : std::uint8_t { kFile, kMemory, kNull, kNvmeTcp };
 
 struct Url {
   Scheme scheme = Scheme::kFile;
-  std::string path;                 // kFile: the path, any bytes but NUL. kMemory: the name
-  std::uint64_t size_bytes = 0;     // kMemory: 0 when not given
-  std::uint32_t block_bytes = 512;  // kMemory: for tests of other block sizes
+  std::string path;                 // kFile: the path, any bytes but NUL. kMemory: the name. kNvmeTcp: the whole URL
+  std::uint64_t size_bytes = 0;     // kMemory: 0 when not given. kNull
+  std::uint32_t block_bytes = 512;  // kMemory, kNull: for tests of other block sizes
 };
 
 // Takes
 //   PATH                          a file or block device. A path whose first part holds ':' is written ./PATH or
 //   file:PATH file:PATH, file:///PATH       the same; the rest is literal: no %-escapes, no query
 //   mem:NAME[?size=1GiB][&block=4096]   NAME of letters, digits and . _ - /
+//   null:SIZE[?block=4096]   reads answer from a constant buffer, writes vanish: for benchmarks of what is around it
+//   nvme-tcp://HOST[:PORT][,HOST[:PORT]...]/NQN[?nsid=1&...]   see block/nvme_tcp.h
 // **Errors**: kInvalidArgument (the sentence says what would do), kUnsupported (a scheme that this build lacks).
 Result<Url> parse_url(std::string_view text);
 

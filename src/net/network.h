@@ -33,7 +33,7 @@ class Stream {
   // Fills `first`, then `second` (either may be empty, not both): one system call.
   virtual Moved receive(std::span<std::byte> first, std::span<std::byte> second) noexcept = 0;
   // Sends a prefix of `pieces` (at most kMaxPieces are looked at): one system call. Never raises SIGPIPE.
-  static constexpr std::size_t kMaxPieces = 64;
+  static constexpr std::size_t kMaxPieces = 256;
   virtual Moved send(std::span<const std::span<const std::byte>> pieces) noexcept = 0;
   // After connect(): kWouldBlock until the connection stands (writable then), kSome (0 bytes) when it does, kFailed.
   virtual Moved finish_connect() noexcept = 0;

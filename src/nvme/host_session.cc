@@ -356,7 +356,7 @@ void HostSession::tick(std::uint64_t now_ns) {
     // One at a time: while one is under way its deadline decides.
     const std::uint64_t period_ns = std::uint64_t{options_.keep_alive_ms} * 1'000'000;
     if (free_.size() + in_flight_ == slots_.size()) {
-      take_slot({.sqe = keep_alive(), .timeout_ns = period_ns}, Purpose::kKeepAlive, now_ns);
+      take_slot({.sqe = keep_alive(), .timeout_ns = period_ns / 2}, Purpose::kKeepAlive, now_ns);
     }
     keep_alive_at_ns_ = now_ns + period_ns / 2;
   }

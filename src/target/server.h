@@ -11,32 +11,34 @@
 #include "block/device.h"
 #include "dlfs/result.h"
 #include "net/network.h"
+#include "nvme/log_page.h"
 
 namespace dlfs::target {
 
 struct NamespaceOptions {
-  std::string url;  // of a block device; namespaces are numbered 1, 2, ... in the order given
+  std::string url = {};  // of a block device; namespaces are numbered 1, 2, ... in the order given
   bool read_only = false;
 };
 
 struct ServerOptions {
   std::vector<net::Endpoint> listen{{"127.0.0.1", 4420}};  // port 0: a free one
-  std::string nqn;                 // of the subsystem; empty: one made from the machine's id and the first namespace
-  std::vector<std::string> hosts;  // NQNs that may connect; empty: any
-  std::vector<NamespaceOptions> namespaces;
+  std::string nqn{};                 // of the subsystem; empty: one made from the namespaces' URLs
+  std::vector<std::string> hosts{};  // NQNs that may connect; empty: any
+  std::vector<NamespaceOptions> namespaces{};
   std::uint32_t pollers = 1;
   std::uint32_t max_connections = 1024;         // more are refused
-  std::uint64_t max_memory_bytes = 1ull << 30;  // of buffers for I/O; requests wait for them, and are never refused
+  std::uint64_t max_memory_bytes = 256u << 20;  // of buffers for I/O; requests wait for them, and are never refused
   std::uint32_t max_queues = 64;                // I/O queues a controller
-  std::uint32_t max_queue_entries = 1024;
+  std::uint32_t max_queue_entries = 256;
   std::uint32_t device_depth = 256;  // requests in flight, a namespace and a poller
   bool allow_header_digest = true, allow_data_digest = true;
-  std::chrono::milliseconds keep_alive_grace{0};  // added to a host's KATO before it counts as gone
-  std::chrono::milliseconds drain{5'000};         // stop(): for requests in flight and answers to leave
+  std::chrono::milliseconds drain{5'000};  // stop(): for requests in flight and answers to leave
+  nvme::AnaState ana = nvme::AnaState::kOptimized;
   // How namespaces are opened; empty: block::open_device.
-  std::function<Result<std::unique_ptr<block::BlockDevice>>(const std::string&, const block::OpenOptions&)> open_device;
+  std::function<Result<std::unique_ptr<block::BlockDevice>>(const std::string&, const block::OpenOptions&)>
+      open_device = {};
   // A line for people, about hosts that come and go and what was refused. **Thread**: any, one call at a time.
-  std::function<void(const std::string&)> log;
+  std::function<void(const std::string&)> log = {};
 };
 
 struct ServerStatistics {
@@ -68,6 +70,8 @@ class Server {
   // A namespace went away, came back or changed its size: hosts are told (asynchronous event). For administration and
   // tests.
   virtual void announce_change(std::uint32_t nsid) = 0;
+  // Of all namespaces, as hosts see them through this server: for several servers that are paths to the same bytes.
+  virtual void set_ana_state(nvme::AnaState state) = 0;
 };
 
 }  // namespace dlfs::target

@@ -20,6 +20,7 @@
 #include "base/mix.h"
 #include "block/device.h"
 #include "block/file_device.h"
+#include "target/server.h"
 
 namespace dlfs::block {
 namespace {
@@ -31,6 +32,7 @@ struct Kind {
   bool file = true;
   bool direct = false;
   EngineChoice engine = EngineChoice::kUring;
+  const char* remote = nullptr;  // options of an nvme-tcp: URL: the memory device behind a target in this process
 };
 
 std::string unique_name() {
@@ -43,7 +45,8 @@ class Place {
  public:
   explicit Place(const Kind& kind) : kind_(kind), name_(unique_name()) {
     if (!kind_.file) {
-      keeper_ = open(OpenOptions{.write = true});
+      keeper_ = open_device("mem:" + name_ + "?size=8MiB", OpenOptions{.write = true}).value();
+      if (kind_.remote != nullptr) serve();
       return;
     }
     path_ = std::filesystem::temp_directory_path() / name_;
@@ -58,18 +61,26 @@ class Place {
 
   std::unique_ptr<BlockDevice> open(OpenOptions options) const {
     options.direct = kind_.direct;
-    auto device = kind_.file ? open_file_device(path_, options, kind_.engine)
-                             : open_device("mem:" + name_ + "?size=8MiB", options);
+    auto device = kind_.file     ? open_file_device(path_, options, kind_.engine)
+                  : kind_.remote ? open_device(server_->urls()[0] + kind_.remote, options)
+                                 : open_device("mem:" + name_ + "?size=8MiB", options);
     EXPECT_TRUE(device.ok()) << (device.ok() ? "" : device.error().message);
     return device.ok() ? std::move(device).value() : nullptr;
   }
   const std::filesystem::path& path() const { return path_; }
 
  private:
+  void serve() {
+    target::ServerOptions options{.listen = {{"127.0.0.1", 0}}, .namespaces = {{.url = "mem:" + name_}}};
+    server_ = target::Server::create(std::move(options)).value();
+    ASSERT_TRUE(server_->start().ok());
+  }
+
   Kind kind_;
   std::string name_;
   std::filesystem::path path_;
   std::unique_ptr<BlockDevice> keeper_;  // a memory device lives while a handle is open
+  std::unique_ptr<target::Server> server_;
 };
 
 // Byte i of the device: a misplaced byte names where it came from.
@@ -440,7 +451,9 @@ INSTANTIATE_TEST_SUITE_P(
     ::testing::Values(Kind{.name = "file_uring_direct", .direct = true}, Kind{.name = "file_uring_buffered"},
                       Kind{.name = "file_threads_direct", .direct = true, .engine = EngineChoice::kThreads},
                       Kind{.name = "file_threads_buffered", .engine = EngineChoice::kThreads},
-                      Kind{.name = "memory", .file = false}),
+                      Kind{.name = "memory", .file = false}, Kind{.name = "nvme_tcp", .file = false, .remote = ""},
+                      Kind{.name = "nvme_tcp_digests", .file = false, .remote = "&header_digest=on&data_digest=on"},
+                      Kind{.name = "nvme_tcp_queues", .file = false, .remote = "&queues=3"}),
     [](const ::testing::TestParamInfo<Kind>& kind) { return kind.param.name; });
 
 }  // namespace
