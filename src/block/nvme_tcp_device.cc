@@ -81,7 +81,7 @@ Result<std::unique_ptr<BlockDevice>> NvmeTcpDevice::open(const NvmeTcpUrl& url, 
   DLFS_TRY_ASSIGN(auto poller, network.make_poller());
   std::unique_ptr<NvmeTcpDevice> device(new NvmeTcpDevice(url, network, std::move(poller)));
   device->name_ = url.canonical();
-  if (device->url_.hostnqn.empty()) fill_host_identity(device->url_);
+  fill_host_identity(device->url_);
   DLFS_TRY(device->bring_up(options));
   return std::unique_ptr<BlockDevice>(std::move(device));
 }

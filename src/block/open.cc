@@ -19,8 +19,7 @@ Result<std::unique_ptr<BlockDevice>> open_device(std::string_view url, const Ope
     case Scheme::kNull:
       return open_null_device(parsed, options);
     case Scheme::kNvmeTcp: {
-      DLFS_TRY_ASSIGN(NvmeTcpUrl remote, parse_nvme_tcp_url(url));
-      fill_host_identity(remote);
+      DLFS_TRY_ASSIGN(const NvmeTcpUrl remote, parse_nvme_tcp_url(url));
       return open_nvme_tcp_device(remote, options);
     }
   }

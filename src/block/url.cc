@@ -12,7 +12,7 @@
 namespace dlfs::block {
 namespace {
 
-constexpr std::string_view kKnown = "a PATH, nvme-tcp://HOST:PORT/NQN, mem:NAME?size=1GiB or null:1GiB";
+constexpr std::string_view kKnown = "a PATH, file:PATH, nvme-tcp://HOST:PORT/NQN, null:1GiB or mem:NAME?size=1GiB";
 constexpr std::size_t kMaxNameBytes = 255;
 
 bool is_letter(char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z'); }

@@ -46,6 +46,10 @@ void add_export(CLI::App& app, Request& request);
 void add_verify(CLI::App& app, Request& request);
 void add_order(CLI::App& app, Request& request);
 void add_bench(CLI::App& app, Request& request);
+void add_bench_device(CLI::App& app, Request& request);
+void add_serve(CLI::App& app, Request& request);
+void add_discover(CLI::App& app, Request& request);
+void add_identify(CLI::App& app, Request& request);
 void add_completion(CLI::App& app, Request& request);
 void add_help(CLI::App& app, Request& request);
 

@@ -13,7 +13,9 @@ class Latency {
   void add(std::uint64_t ns) noexcept {
     ++buckets_[bucket(ns)];
     ++count_;
+    if (ns > max_ns_) max_ns_ = ns;
   }
+  double max_ms() const noexcept { return static_cast<double>(max_ns_) / 1e6; }
   // The duration that a `share` (0..1) of all stay at or below, in ms: the middle of its bucket. 0 when nothing was
   // added.
   double percentile_ms(double share) const noexcept {
@@ -39,7 +41,7 @@ class Latency {
     return low + static_cast<double>(std::uint64_t{1} << shift) / 2;
   }
   std::array<std::uint64_t, (65 - kBits) << kBits> buckets_{};
-  std::uint64_t count_ = 0;
+  std::uint64_t count_ = 0, max_ns_ = 0;
 };
 
 }  // namespace dlfs::tools
