@@ -1,7 +1,7 @@
 # The library that users link: libdlfs.so with nothing but the public names in it, and libdlfs.a. Both are put together from the
 # modules' objects. dlfs::dlfs and dlfs::dlfs_static, in the installed package as well as for a project that adds this one by
 # add_subdirectory or FetchContent. Where nothing is installed they are built only when something links them.
-set(dlfs_modules base block layout directory order volume reader api)
+set(dlfs_modules base nvme net block layout directory order volume reader api)
 set(dlfs_objects)
 foreach(module ${dlfs_modules})
   list(APPEND dlfs_objects $<TARGET_OBJECTS:dlfs_${module}>)

@@ -211,6 +211,13 @@ void NvmeTcpDevice::arm(std::uint64_t now_ns) {
   poller_->set_timer(next_ns);
 }
 
+// What is done waits on no socket: a sleeper is told, and the next arm() takes that back.
+void NvmeTcpDevice::rouse() noexcept {
+  if (armed_ns_ == 0) return;
+  poller_->wake();
+  armed_ns_ = 0;
+}
+
 // ---- one round ----
 
 void NvmeTcpDevice::turn(std::uint64_t now_ns) {
@@ -475,14 +482,14 @@ std::size_t NvmeTcpDevice::submit(std::span<const Request> requests) noexcept {
     if (whole.completion.errno_value != 0 || nothing) {
       done_.push_back(whole.completion);
       free_wholes_.push_back(number);
-      if (done_.size() - done_begin_ == 1) poller_->wake();  // so that a sleeper looks
+      rouse();
       continue;
     }
     pending_.push_back(number);
   }
   if (now_ns - last_turn_ns_ > 100'000'000) {
     turn(now_ns);  // an idle handle looks first whether its connections still stand
-    if (done_begin_ < done_.size()) poller_->wake();
+    if (done_begin_ < done_.size()) rouse();
   } else {
     issue(now_ns);
     send_touched();
@@ -504,8 +511,7 @@ std::size_t NvmeTcpDevice::poll(std::span<Completion> completions) noexcept {
     done_begin_ = 0;
     arm(now_ns);
   } else {
-    poller_->wake();  // there is more, and it waits on no socket
-    armed_ns_ = 0;
+    rouse();
   }
   return count;
 }

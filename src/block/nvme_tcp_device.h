@@ -78,6 +78,7 @@ class NvmeTcpDevice final : public BlockDevice {
   void give_up(std::uint64_t now_ns);
   void fail_all(int errno_value);
   void arm(std::uint64_t now_ns);
+  void rouse() noexcept;
   std::uint32_t new_piece();
   int check(const Request& request) const noexcept;
   bool writes(const Piece& piece) const noexcept { return wholes_[piece.whole].request.op == Op::kWrite; }
