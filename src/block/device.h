@@ -108,6 +108,9 @@ class BlockDevice {
 // kReadOnly, kUnsupported, kIo.
 Result<std::unique_ptr<BlockDevice>> open_device(std::string_view url, const OpenOptions& options = {});
 
+// How long to wait for a request when `timeout` would do for a plain device: longer where the device has patience.
+std::chrono::milliseconds patient(const BlockDevice& device, std::chrono::milliseconds timeout) noexcept;
+
 // Synchronous conveniences on top of submit and poll, for mount and tools. Alignment is theirs to keep as well.
 // Precondition: nothing is in flight (else kBusy). **Errors**: those of completion_error(); kTimedOut after `timeout`
 // without a completion (naming device, operation and offset): then the memory stays the device's until it is destroyed;

@@ -15,6 +15,8 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
+constexpr std::chrono::seconds kMorePatience{5};
+
 constexpr std::size_t kWindow = 16;  // requests in flight: enough for a device's full speed at its preferred transfer
 
 const char* verb(Op op) {
@@ -40,7 +42,7 @@ class Transfer {
  public:
   Transfer(BlockDevice& device, Op op, std::uint64_t offset, std::span<std::byte> data,
            std::chrono::milliseconds timeout)
-      : device_(device), op_(op), offset_(offset), data_(data), timeout_(timeout) {
+      : device_(device), op_(op), offset_(offset), data_(data), timeout_(patient(device, timeout)) {
     const Geometry& geometry = device.geometry();
     step_ = std::max(geometry.preferred_transfer_bytes, geometry.block_bytes);
     count_ = op == Op::kFlush ? 1 : (data.size() + step_ - 1) / step_;
@@ -51,7 +53,7 @@ class Transfer {
       return base::make_error(Code::kBusy, "{} requests to {} are still in flight; poll them, or open the device again",
                               device_.in_flight(), base::escape(device_.url()));
     }
-    Clock::time_point last = Clock::now();
+    Clock::time_point last = device_.now();
     while (next_ < count_ || device_.in_flight() > 0) {
       if (!first_error_ && !submit_more()) {
         return base::make_error(Code::kForked, "{} was opened by another process; open it again after fork",
@@ -59,13 +61,12 @@ class Transfer {
       }
       if (first_error_ && device_.in_flight() == 0) break;
       if (collect()) {
-        last = Clock::now();
+        last = device_.now();
         continue;
       }
-      const auto left = timeout_ - std::chrono::duration_cast<std::chrono::milliseconds>(Clock::now() - last);
+      const auto left = timeout_ - std::chrono::duration_cast<std::chrono::milliseconds>(device_.now() - last);
       if (left.count() <= 0) return timed_out();
-      pollfd wait{.fd = device_.wait_descriptor(), .events = POLLIN, .revents = 0};
-      ::poll(&wait, 1, static_cast<int>(std::min<std::chrono::milliseconds::rep>(left.count(), 1000)));
+      device_.wait(std::min<std::chrono::nanoseconds>(left, std::chrono::seconds(1)));
     }
     if (first_error_) return *first_error_;
     return {};
@@ -168,6 +169,11 @@ Error completion_error(const BlockDevice& device, const Request& request, const 
   if (completion.errno_value == ESTALE) error.code = Code::kDeviceLost;
   if (error.code == Code::kReadOnly && request.op != Op::kWrite) error.code = Code::kIo;
   return error;
+}
+
+std::chrono::milliseconds patient(const BlockDevice& device, std::chrono::milliseconds timeout) noexcept {
+  const std::chrono::milliseconds own = device.geometry().patience;
+  return own.count() == 0 ? timeout : std::max<std::chrono::milliseconds>(timeout, own + kMorePatience);
 }
 
 void BlockDevice::wait(std::chrono::nanoseconds longest, int other) noexcept {

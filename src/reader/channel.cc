@@ -173,6 +173,13 @@ Channel::Taken Channel::take(Clock::time_point deadline, std::chrono::nanosecond
   }
 }
 
+Channel::Taken Channel::take_now(BatchBody** body) noexcept {
+  *body = try_take();
+  if (*body != nullptr) return Taken::kBody;
+  consumer_waits_.store(true, std::memory_order_seq_cst);  // as the poller's rescue of a batch without memory wants it
+  return starved() ? Taken::kStarved : Taken::kTimedOut;
+}
+
 void Channel::give_back(BatchBody* body) noexcept {
   BatchBody* top = returned_.load(std::memory_order_relaxed);
   do {

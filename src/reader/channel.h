@@ -55,6 +55,8 @@ class Channel {
   // be: a consumer that waits in short slices must hear of it too.
   Taken take(Clock::time_point deadline, std::chrono::nanoseconds patience, BatchBody** body) noexcept;
   std::uint64_t starved_bytes() const noexcept { return starved_bytes_.load(std::memory_order_relaxed); }
+  // Without a poller thread: what is there now. kTimedOut: nothing yet.
+  Taken take_now(BatchBody** body) noexcept;
   // **Thread**: any.
   void give_back(BatchBody* body) noexcept;
   void wake_poller() noexcept;

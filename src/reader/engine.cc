@@ -42,6 +42,8 @@ Result<Engine::Handle> Engine::start(std::shared_ptr<const volume::Volume> volum
                                      const Policy& policy, EpochWalk walk, std::shared_ptr<Channel> channel,
                                      std::unique_ptr<block::BlockDevice> device) {
   Handle engine(new Engine(std::move(volume), options, policy, std::move(walk), std::move(channel), std::move(device)));
+  engine->last_progress_ = engine->fetcher_.device().now();
+  if (!options.threaded) return engine;
   try {
     engine->thread_ = std::thread([raw = engine.get()] { raw->run(); });
   } catch (const std::system_error& failure) {
@@ -53,7 +55,10 @@ Result<Engine::Handle> Engine::start(std::shared_ptr<const volume::Volume> volum
 }
 
 void Engine::Retire::operator()(Engine* engine) const noexcept {
-  if (!engine->thread_.joinable()) return delete engine;  // it never started
+  if (!engine->thread_.joinable()) {  // it has none, or it never started
+    engine->fetcher_.drain();
+    return delete engine;
+  }
   engine->stop_.store(true, std::memory_order_seq_cst);
   engine->channel_->wake_poller();
   {
@@ -76,6 +81,7 @@ Engine::~Engine() {
 }
 
 double Engine::cpu_seconds() const noexcept {
+  if (!options_.threaded) return 0;
   clockid_t clock{};
   timespec time{};
   if (pthread_getcpuclockid(const_cast<std::thread&>(thread_).native_handle(), &clock) != 0) return 0;
@@ -100,16 +106,24 @@ void Engine::run() {
 }
 
 void Engine::loop() {
-  last_progress_ = Clock::now();
   while (!stop_.load(std::memory_order_acquire)) {
     const std::uint64_t events = channel_->events();
     const std::uint64_t releases = channel_->releases();
-    now_ = Clock::now();
+    now_ = fetcher_.device().now();
     if (turn(releases)) {
       last_progress_ = now_;
     } else {
       rest(events);
     }
+  }
+}
+
+void Engine::step() {
+  now_ = fetcher_.device().now();
+  if (turn(channel_->releases())) {
+    last_progress_ = now_;
+  } else if (fetcher_.in_flight() != 0) {
+    fetcher_.device().wait(std::max<std::chrono::nanoseconds>(fetcher_.deadline() - now_, std::chrono::nanoseconds(1)));
   }
 }
 
@@ -197,7 +211,7 @@ void Engine::rest(std::uint64_t events) {
   // With plenty of finished batches, let the consumer take half of them before planning goes on: few, long bursts.
   const std::size_t ready = channel_->ready();
   const std::size_t wake_below = ready <= 2 ? ready : ready / 2;
-  channel_->sleep(fetcher_.in_flight() == 0 ? -1 : fetcher_.device().wait_descriptor(), longest, events, wake_below);
+  channel_->sleep(fetcher_.wants_polls() ? fetcher_.device().wait_descriptor() : -1, longest, events, wake_below);
 }
 
 // ---- arrivals ----

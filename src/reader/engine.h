@@ -36,7 +36,11 @@ class Engine {
   Engine(const Engine&) = delete;
   Engine& operator=(const Engine&) = delete;
 
-  double cpu_seconds() const noexcept;  // of the poller thread so far
+  double cpu_seconds() const noexcept;  // of the poller thread so far; 0 without one
+
+  // Without a thread (Options::threaded): one round, or a sleep until the device has something.
+  void step();
+  Clock::time_point now() const noexcept { return fetcher_.device().now(); }  // the device's clock
 
  private:
   Engine(std::shared_ptr<const volume::Volume> volume, const Options& options, const Policy& policy, EpochWalk walk,

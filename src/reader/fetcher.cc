@@ -1,7 +1,5 @@
 #include "reader/fetcher.h"
 
-#include <poll.h>
-
 #include <algorithm>
 #include <cerrno>
 #include <utility>
@@ -10,10 +8,15 @@ namespace dlfs::reader {
 
 Fetcher::Fetcher(std::unique_ptr<block::BlockDevice> device, std::uint32_t depth, std::chrono::nanoseconds timeout,
                  Counters& counters)
-    : device_(std::move(device)), depth_(depth), timeout_(timeout), counters_(counters), completions_(128) {
+    : device_(std::move(device)),
+      depth_(depth),
+      timeout_(block::patient(*device_, std::chrono::duration_cast<std::chrono::milliseconds>(timeout))),
+      counters_(counters),
+      completions_(128) {
   const std::uint32_t most = device_->geometry().max_in_flight;
   depth_ = std::max<std::uint32_t>(1, most == 0 ? depth : std::min(depth, most));
-  added_ = Clock::now();
+  tends_ = device_->geometry().patience.count() != 0;
+  added_ = device_->now();
 }
 
 void Fetcher::add(Buffer* buffer, std::uint64_t device_offset, std::byte* data, std::uint32_t length,
@@ -88,6 +91,7 @@ void Fetcher::complete(const block::Completion& completion, Clock::time_point no
 
 void Fetcher::poll(Clock::time_point now, std::vector<Fetched>& done) {
   done.clear();
+  if (in_flight_ == 0 && tends_) device_->poll({});  // so that its connections live on while nothing is read
   while (in_flight_ != 0) {
     const std::size_t count = device_->poll(completions_);
     for (std::size_t i = 0; i < count; ++i) complete(completions_[i], now, done);
@@ -153,8 +157,7 @@ void Fetcher::drain() {
     }
     in_flight_ -= count;
     if (count != 0) continue;
-    pollfd descriptor{.fd = device_->wait_descriptor(), .events = POLLIN, .revents = 0};
-    ::poll(&descriptor, 1, 100);
+    device_->wait(std::chrono::milliseconds(100));
   }
 }
 

@@ -42,6 +42,7 @@ class Fetcher {
   std::size_t in_flight() const noexcept { return in_flight_; }
   std::uint32_t depth() const noexcept { return depth_; }
   // Nothing is queued or under way but what has timed out.
+  bool wants_polls() const noexcept { return in_flight_ != 0 || tends_; }
   bool idle() const noexcept { return queue_.empty() && in_flight_ == abandoned_; }
 
   // Sends what the depth allows. True when it sent something.
@@ -52,6 +53,7 @@ class Fetcher {
   Clock::time_point deadline() const noexcept;
 
   const block::BlockDevice& device() const noexcept { return *device_; }
+  block::BlockDevice& device() noexcept { return *device_; }
   // Drops the queue and waits until the device has let go of everything, however long that takes.
   void drain();
 
@@ -79,6 +81,7 @@ class Fetcher {
   std::unique_ptr<block::BlockDevice> device_;
   std::uint32_t depth_;
   std::chrono::nanoseconds timeout_;
+  bool tends_ = false;  // the device wants to be polled while nothing is in flight
   Counters& counters_;
   std::vector<Request> requests_;
   std::vector<std::uint32_t> free_;

@@ -1,5 +1,4 @@
 // Random access by a list of ids, on the caller's thread.
-#include <poll.h>
 
 #include <algorithm>
 #include <cerrno>
@@ -120,26 +119,26 @@ Result<void> Gatherer::run(block::BlockDevice& device) {
   std::size_t sent = 0;
   finished_ = 0;
   completions_.resize(128);
-  Clock::time_point heard = Clock::now();
+  const auto timeout = block::patient(device, volume_.options().timeout);
+  Clock::time_point heard = device.now();
   while (finished_ < requests_.size()) {
     if (sent < requests_.size()) sent += device.submit(std::span(requests_).subspan(sent));
     const std::size_t before = finished_;
     collect(device);
-    const Clock::time_point now = Clock::now();
+    const Clock::time_point now = device.now();
     if (finished_ != before) {
       heard = now;
       continue;
     }
-    const auto left = volume_.options().timeout - std::chrono::duration_cast<std::chrono::milliseconds>(now - heard);
+    const auto left = timeout - std::chrono::duration_cast<std::chrono::milliseconds>(now - heard);
     if (left.count() <= 0) {
       return base::make_error(
           Code::kTimedOut,
           "{} did not answer within {} ms while {} samples were read, the first of them sample {} at byte {}",
-          device.url(), volume_.options().timeout.count(), wants_.size(), wants_.front().id,
+          device.url(), timeout.count(), wants_.size(), wants_.front().id,
           volume_.device_offset(wants_.front().address));
     }
-    pollfd descriptor{.fd = device.wait_descriptor(), .events = POLLIN, .revents = 0};
-    ::poll(&descriptor, 1, static_cast<int>(std::min<std::int64_t>(left.count(), 1000)));
+    device.wait(std::min<std::chrono::nanoseconds>(left, std::chrono::seconds(1)));
   }
   return {};
 }

@@ -28,6 +28,7 @@ class EngineReader final : public Reader {
  private:
   Result<std::unique_ptr<Batch>> deliver(BatchBody* body);
   Error starved() const;
+  Channel::Taken turn_until_ready(std::chrono::nanoseconds longest, BatchBody** body);
 
   std::shared_ptr<const volume::Volume> volume_;
   const Options options_;
@@ -75,7 +76,8 @@ Result<std::unique_ptr<Batch>> EngineReader::next(std::chrono::milliseconds time
   const auto longest =
       std::clamp<std::chrono::milliseconds>(timeout, std::chrono::milliseconds(0), std::chrono::hours(24 * 365));
   BatchBody* body = nullptr;
-  const Channel::Taken taken = channel_->take(begin + longest, kPatience, &body);
+  const Channel::Taken taken =
+      options_.threaded ? channel_->take(begin + longest, kPatience, &body) : turn_until_ready(longest, &body);
   channel_->counters().wait.add(Clock::now() - begin);
   if (taken == Channel::Taken::kStarved) return starved();
   if (taken == Channel::Taken::kTimedOut) {
@@ -83,6 +85,15 @@ Result<std::unique_ptr<Batch>> EngineReader::next(std::chrono::milliseconds time
                             next_batch_, volume_->url(), longest.count());
   }
   return deliver(body);
+}
+
+Channel::Taken EngineReader::turn_until_ready(std::chrono::nanoseconds longest, BatchBody** body) {
+  const auto deadline = engine_->now() + longest;
+  while (true) {
+    const Channel::Taken taken = channel_->take_now(body);
+    if (taken != Channel::Taken::kTimedOut || engine_->now() >= deadline) return taken;
+    engine_->step();
+  }
 }
 
 Error EngineReader::starved() const {

@@ -35,6 +35,7 @@ struct Options {
   OnError on_error = OnError::kRaise;
   bool verify = true;        // off for benchmarks only
   std::uint64_t epochs = 1;  // epochs the reader goes on to by itself, order.epoch, +1, ...; 0: endless
+  bool threaded = true;      // false: no poller thread, next() does the work (for simulations: all on one thread)
 };
 
 // Where the consumer's waiting time went, and what it got. Counters since open.

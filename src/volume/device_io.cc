@@ -1,10 +1,7 @@
 #include "volume/device_io.h"
 
-#include <poll.h>
-
 #include <algorithm>
 #include <array>
-#include <cerrno>
 #include <new>
 #include <utility>
 
@@ -14,8 +11,6 @@
 
 namespace dlfs::volume {
 namespace {
-
-using std::chrono::steady_clock;
 
 constexpr std::uint64_t kMaxInFlight = 32;
 
@@ -27,19 +22,16 @@ OpenDevice default_open_device() {
 
 Result<std::size_t> wait_completions(block::BlockDevice& device, std::span<block::Completion> into,
                                      std::chrono::milliseconds timeout) {
-  const auto deadline = steady_clock::now() + timeout;
+  timeout = block::patient(device, timeout);
+  const auto deadline = device.now() + timeout;
   for (;;) {
     if (const std::size_t count = device.poll(into); count > 0) return count;
-    const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(deadline - steady_clock::now());
+    const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(deadline - device.now());
     if (left.count() <= 0) {
       return base::make_error(Code::kTimedOut, "'{}' did not answer for {} ms ({} requests are outstanding)",
                               device.url(), timeout.count(), device.in_flight());
     }
-    pollfd descriptor{device.wait_descriptor(), POLLIN, 0};
-    const int wait_ms = static_cast<int>(std::min<std::int64_t>(left.count() + 1, 1000));
-    if (::poll(&descriptor, 1, wait_ms) < 0 && errno != EINTR) {
-      return base::errno_error(errno, fmt::format("cannot wait for '{}'", device.url()));
-    }
+    device.wait(std::min<std::chrono::nanoseconds>(left + std::chrono::milliseconds(1), std::chrono::seconds(1)));
   }
 }
 

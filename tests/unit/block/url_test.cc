@@ -56,8 +56,9 @@ TEST(Url, memory_has_a_name_and_a_size) {
 
 TEST(Url, errors_say_what_to_write) {
   expect_error("", Code::kInvalidArgument, "file:PATH, nvme-tcp://HOST:PORT/NQN, null:1GiB or mem:NAME?size=1GiB");
-  expect_error("s3:bucket", Code::kInvalidArgument,
-               "unknown scheme 's3:'; give a PATH, file:PATH, nvme-tcp://HOST:PORT/NQN, null:1GiB or mem:NAME?size=1GiB");
+  expect_error(
+      "s3:bucket", Code::kInvalidArgument,
+      "unknown scheme 's3:'; give a PATH, file:PATH, nvme-tcp://HOST:PORT/NQN, null:1GiB or mem:NAME?size=1GiB");
   expect_error("s3:bucket", Code::kInvalidArgument, "./s3:bucket");
   EXPECT_EQ(parse_url("nvme-tcp://10.1.0.7:4420/nqn")->scheme, Scheme::kNvmeTcp);
   expect_error("file:", Code::kInvalidArgument, "no path");
