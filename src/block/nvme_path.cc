@@ -9,7 +9,6 @@
 namespace dlfs::block {
 namespace {
 
-constexpr std::uint64_t kNever = ~std::uint64_t{0};
 constexpr std::uint64_t kLongestRest_ns = 5'000'000'000;
 constexpr std::uint64_t kExpiryMargin_ns = 1'000'000'000;  // a target looks at its keep-alive timers now and then
 constexpr std::size_t kAdminStageBytes = 16'384;

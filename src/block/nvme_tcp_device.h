@@ -98,7 +98,6 @@ class NvmeTcpDevice final : public BlockDevice {
   std::string changed_;  // why the namespace is not the one that was opened; empty: it is
   std::uint64_t no_path_since_ns_ = 0, last_turn_ns_ = 0, armed_ns_ = ~std::uint64_t{0};
   std::uint64_t writes_held_until_ns_ = 0;  // see lose()
-  std::size_t next_queue_ = 0;
 
   std::vector<Whole> wholes_;
   std::vector<std::uint32_t> free_wholes_;
