@@ -92,6 +92,10 @@ class BlockDevice {
   virtual std::chrono::steady_clock::time_point now() const noexcept { return std::chrono::steady_clock::now(); }
   virtual void wait(std::chrono::nanoseconds longest, int other = -1) noexcept;
 
+  // How often the device was lost and found again since it was opened. A device that lost power in between may have
+  // forgotten writes that it had acknowledged and not flushed. 0 for local devices: their power is ours.
+  virtual std::uint64_t interruptions() const noexcept { return 0; }
+
   // More than errno says about a failed request: a clause for completion_error(); empty when there is no more.
   virtual std::string explain(const Completion& /*completion*/) const { return {}; }
 

@@ -10,7 +10,8 @@ namespace dlfs::block {
 namespace {
 
 constexpr std::uint64_t kLongestRest_ns = 5'000'000'000;
-constexpr std::uint64_t kExpiryMargin_ns = 1'000'000'000;  // a target looks at its keep-alive timers now and then
+// A target lets a host go after one keep-alive time of silence, or (traffic-based, Base 2.0, 3.9) two, and a grace.
+constexpr std::uint64_t kExpiryMargin_ns = 1'500'000'000;
 constexpr std::size_t kAdminStageBytes = 16'384;
 
 std::uint64_t ns(std::chrono::milliseconds time) { return static_cast<std::uint64_t>(time.count()) * 1'000'000; }
@@ -192,7 +193,7 @@ void NvmePath::lose(Error why, std::uint64_t now_ns) {
   bool peer_knows = true;
   for (const auto& queue : queues_) peer_knows &= queue->connection.closed_by_peer();
   const std::uint64_t keep_alive_ns = ns(url_.keep_alive);
-  old_commands_until_ns_ = peer_knows || keep_alive_ns == 0 ? 0 : now_ns + keep_alive_ns + kExpiryMargin_ns;
+  old_commands_until_ns_ = peer_knows || keep_alive_ns == 0 ? 0 : now_ns + 2 * keep_alive_ns + kExpiryMargin_ns;
   rest(std::move(why), false, now_ns);
 }
 

@@ -201,7 +201,7 @@ void NvmeTcpDevice::arm(std::uint64_t now_ns) {
   for (const std::uint32_t index : retries_) {
     std::uint64_t at_ns = pieces_[index].not_before_ns;
     if (writes(pieces_[index])) at_ns = std::max(at_ns, writes_held_until_ns_);
-    next_ns = std::min(next_ns, at_ns);
+    if (at_ns > now_ns) next_ns = std::min(next_ns, at_ns);  // else it waits for room or a path, not for time
   }
   if (no_path_since_ns_ != 0 && (!pending_.empty() || !retries_.empty())) {
     next_ns = std::min(next_ns, now_ns + ns(url_.ctrl_loss_timeout) / 8 + 1'000'000);
@@ -228,6 +228,7 @@ void NvmeTcpDevice::turn(std::uint64_t now_ns) {
   for (auto& path : paths_) {
     if (stale && path->live()) {
       path->reset(now_ns, "nobody used it for longer than its keep-alive time");
+      ++interruptions_;
       path->turn(now_ns);
     }
     turn_path(*path, now_ns);
@@ -297,6 +298,7 @@ void NvmeTcpDevice::lose(NvmePath& path, std::uint64_t now_ns) {
     take(path, *queue, now_ns);
   }
   path.lose(std::move(why), now_ns);
+  ++interruptions_;
   if (writing) writes_held_until_ns_ = std::max(writes_held_until_ns_, path.old_commands_until_ns());
 }
 

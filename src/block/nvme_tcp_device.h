@@ -31,6 +31,7 @@ class NvmeTcpDevice final : public BlockDevice {
   void register_memory(std::span<std::byte>) noexcept override {}
   std::chrono::steady_clock::time_point now() const noexcept override;
   void wait(std::chrono::nanoseconds longest, int other) noexcept override;
+  std::uint64_t interruptions() const noexcept override { return interruptions_; }
   std::string explain(const Completion& completion) const override;
 
  private:
@@ -97,6 +98,7 @@ class NvmeTcpDevice final : public BlockDevice {
   bool live_once_ = false;
   std::string changed_;  // why the namespace is not the one that was opened; empty: it is
   std::uint64_t no_path_since_ns_ = 0, last_turn_ns_ = 0, armed_ns_ = ~std::uint64_t{0};
+  std::uint64_t interruptions_ = 0;
   std::uint64_t writes_held_until_ns_ = 0;  // see lose()
 
   std::vector<Whole> wholes_;

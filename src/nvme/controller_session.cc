@@ -338,12 +338,17 @@ void ControllerSession::tick(std::uint64_t now_ns) {
   }
   next_tick_ns_ = kNever;
   if (keep_alive_ms_ == 0) return;
-  const std::uint64_t dead_at_ns = last_heard_ns_ + std::uint64_t{keep_alive_ms_} * 1'000'000 + kKeepAliveGrace_ns;
+  const std::uint64_t dead_at_ns = expires_ns();
   if (now_ns >= dead_at_ns) {
     return fail(make_error(Code::kTimedOut, "host {} was silent for longer than its keep-alive time of {} ms",
                            base::escape(hostnqn_), keep_alive_ms_));
   }
   next_tick_ns_ = dead_at_ns;
+}
+
+std::uint64_t ControllerSession::expires_ns() const noexcept {
+  if (keep_alive_ms_ == 0) return kNever;
+  return last_heard_ns_ + std::uint64_t{keep_alive_ms_} * 1'000'000 + kKeepAliveGrace_ns;
 }
 
 void ControllerSession::disconnected(std::string_view why) {

@@ -76,6 +76,8 @@ class ControllerSession final : private PduHandler {
   void received(std::size_t bytes, std::uint64_t now_ns);
   void tick(std::uint64_t now_ns);
   std::uint64_t next_tick_ns() const noexcept { return next_tick_ns_; }
+  // Of the Admin Queue: when the host counts as gone if it stays silent; ~0: never.
+  std::uint64_t expires_ns() const noexcept;
   void disconnected(std::string_view why);
 
   // ---- I/O ----

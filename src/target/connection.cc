@@ -33,6 +33,10 @@ Connection::Connection(Registry& registry, Backend& backend, std::unique_ptr<net
 Connection::~Connection() { DLFS_CHECK(held_bytes_ == 0); }
 
 bool Connection::pump(std::uint64_t now_ns) {
+  if (outlived(now_ns)) {
+    close("its controller was reset or has gone");
+    return false;
+  }
   bool moved = false;
   for (int round = 0; round < kReceiveRounds && !draining_; ++round) {
     const nvme::Want want = session_.want();
@@ -54,6 +58,15 @@ bool Connection::pump(std::uint64_t now_ns) {
   return moved;
 }
 
+// An I/O queue whose controller is not what it was. After a standstill of this process it must be noticed before a byte
+// is read: the host has sent its writes again elsewhere, and they must not be executed here, late.
+bool Connection::outlived(std::uint64_t now_ns) const noexcept {
+  const auto& controller = subsystem_.controller();
+  if (controller == nullptr || session_.state() != nvme::ControllerSession::State::kReady || session_.qid() == 0)
+    return false;
+  return controller->generation != subsystem_.generation() || now_ns >= controller->expires_ns;
+}
+
 void Connection::start_requests() {
   std::array<nvme::IoRequest, 64> requests;
   while (const std::size_t count = session_.take(requests)) {
@@ -67,6 +80,7 @@ void Connection::follow_controller() {
       session_.qid() != 0)
     return;
   Controller& controller = *subsystem_.controller();
+  controller.expires_ns = session_.expires_ns();
   const nvme::ControllerStatus& status = session_.controller_status();
   const bool enabled = status.ready && status.shutdown == nvme::ShutdownState::kNormal;
   if (enabled == was_enabled_) return;
@@ -125,7 +139,7 @@ void Connection::attend(std::uint64_t now_ns) {
         session_.notify(
             {nvme::AsyncEvent::kNotice, nvme::AsyncEvent::kAnaChanged, static_cast<std::uint8_t>(nvme::LogPage::kAna)});
       }
-    } else if (controller->generation != subsystem_.generation()) {
+    } else if (outlived(now_ns)) {
       close("its controller was reset or has gone");
     }
   }

@@ -57,6 +57,7 @@ class Connection {
   void release_sent();
   void after_end();
   void follow_controller();
+  bool outlived(std::uint64_t now_ns) const noexcept;
 
   Registry& registry_;
   Backend& backend_;

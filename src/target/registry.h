@@ -35,7 +35,8 @@ struct Controller {
   std::atomic<bool> enabled{false};          // CC.EN, by the admin connection
   std::atomic<std::uint32_t> generation{0};  // grows when the I/O queues of before must end: reset, shutdown, gone
   std::atomic<bool> gone{false};
-  std::atomic<std::uint32_t> events{0};  // kEvent* for the admin connection to tell its host
+  std::atomic<std::uint64_t> expires_ns{~std::uint64_t{0}};  // its host has gone if it stays silent until then
+  std::atomic<std::uint32_t> events{0};                      // kEvent* for the admin connection to tell its host
   static constexpr std::uint32_t kEventNamespace = 1, kEventAna = 2;
   // Under Registry's mutex:
   std::set<std::uint16_t> queues;          // I/O queues that are connected

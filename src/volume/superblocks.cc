@@ -62,12 +62,16 @@ Result<void> write_superblocks(block::BlockDevice& device, const Superblock& sup
   const auto encoded = layout::encode(superblock);
   std::ranges::copy(encoded, buffer.bytes().begin());
   for (const std::uint64_t offset : layout::kSuperblockOffsets) {
-    auto written = block::write_all(device, offset, buffer.bytes().first(encoded.size()), timeout);
-    if (!written.ok()) {
-      if (written.error().code == Code::kTimedOut) abandon_memory(std::move(buffer));
-      return written;
+    // Again, where the device was away between write and flush: it may have forgotten the write.
+    for (std::uint64_t before = ~device.interruptions(); before != device.interruptions();) {
+      before = device.interruptions();
+      auto written = block::write_all(device, offset, buffer.bytes().first(encoded.size()), timeout);
+      if (!written.ok()) {
+        if (written.error().code == Code::kTimedOut) abandon_memory(std::move(buffer));
+        return written;
+      }
+      DLFS_TRY(block::flush(device, timeout));
     }
-    DLFS_TRY(block::flush(device, timeout));
   }
   return {};
 }

@@ -3,11 +3,17 @@
 #include <array>
 
 #include "base/check.h"
+#include "base/crc32c.h"
 #include "base/error.h"
 #include "base/try.h"
 #include "volume/device_io.h"
 
 namespace dlfs::volume {
+namespace {
+
+constexpr int kMaxAttempts = 16;
+
+}  // namespace
 
 WriteQueue::WriteQueue(block::BlockDevice& device, std::size_t buffer_bytes, std::size_t buffers,
                        std::chrono::milliseconds timeout)
@@ -20,6 +26,7 @@ Result<std::unique_ptr<WriteQueue>> WriteQueue::create(block::BlockDevice& devic
   std::unique_ptr<WriteQueue> queue(new WriteQueue(device, buffer_bytes, buffers, timeout));
   DLFS_TRY_ASSIGN(queue->arena_, base::Arena::create(buffer_bytes * buffers));
   device.register_memory(queue->arena_.bytes());
+  queue->interruptions_ = device.interruptions();
   return queue;
 }
 
@@ -40,6 +47,10 @@ void WriteQueue::release(std::span<std::byte> buffer) noexcept {
 
 Result<void> WriteQueue::write(std::span<std::byte> buffer, std::uint64_t length_bytes, std::uint64_t offset_bytes) {
   const auto index = static_cast<std::size_t>(buffer.data() - arena_.bytes().data()) / buffer_bytes_;
+  if (device_.geometry().patience.count() > 0) {
+    written_.push_back(
+        {offset_bytes, static_cast<std::uint32_t>(length_bytes), base::crc32c(buffer.first(length_bytes))});
+  }
   requests_[index] = {.op = block::Op::kWrite,
                       .data = buffer.data(),
                       .length_bytes = static_cast<std::uint32_t>(length_bytes),
@@ -51,6 +62,34 @@ Result<void> WriteQueue::write(std::span<std::byte> buffer, std::uint64_t length
     DLFS_TRY(reap());
   }
   ++in_flight_;
+  return written_.size() < kMaxWritten ? Result<void>() : settle();
+}
+
+Result<void> WriteQueue::settle() {
+  for (int attempt = 0; attempt < kMaxAttempts; ++attempt) {
+    DLFS_TRY(drain());
+    DLFS_TRY(block::flush(device_, timeout_));
+    if (device_.interruptions() == interruptions_) {
+      written_.clear();
+      return {};
+    }
+    interruptions_ = device_.interruptions();
+    DLFS_TRY(read_back());
+  }
+  return base::make_error(Code::kDeviceLost,
+                          "'{}' goes away again and again: what was written to it cannot be made durable",
+                          base::escape(device_.url()));
+}
+
+Result<void> WriteQueue::read_back() {
+  for (const Written& written : written_) {
+    DLFS_TRY_ASSIGN(base::Arena memory, read_range(device_, written.offset_bytes, written.length_bytes, timeout_));
+    if (base::crc32c(memory.bytes().first(written.length_bytes)) == written.crc) continue;
+    return base::make_error(Code::kIo,
+                            "'{}' was away and has forgotten {} bytes at offset {} that it had acknowledged (did it "
+                            "lose power?); pack again",
+                            base::escape(device_.url()), written.length_bytes, written.offset_bytes);
+  }
   return {};
 }
 

@@ -30,11 +30,21 @@ class WriteQueue {
   void release(std::span<std::byte> buffer) noexcept;  // gives a buffer back unwritten
   // Waits until everything is written. **Errors**: of the first write that failed.
   Result<void> drain();
+  // Waits until everything is written and durable. Where the device was away in between, what it acknowledged before
+  // is read back and compared. **Errors**: as drain(); kIo: it has forgotten writes.
+  Result<void> settle();
 
  private:
   WriteQueue(block::BlockDevice& device, std::size_t buffer_bytes, std::size_t buffers,
              std::chrono::milliseconds timeout);
   Result<void> reap();  // waits for at least one write
+  Result<void> read_back();
+
+  struct Written {  // not yet known to be durable
+    std::uint64_t offset_bytes;
+    std::uint32_t length_bytes, crc;
+  };
+  static constexpr std::size_t kMaxWritten = 65'536;
 
   block::BlockDevice& device_;
   base::Arena arena_;
@@ -42,6 +52,8 @@ class WriteQueue {
   std::vector<std::uint32_t> free_;
   std::vector<block::Request> requests_;  // by buffer
   std::size_t in_flight_ = 0;
+  std::vector<Written> written_;  // of devices that may be away for a while
+  std::uint64_t interruptions_ = 0;
   std::chrono::milliseconds timeout_;
 };
 

@@ -397,7 +397,7 @@ Result<void> VolumeWriter::write_names(SectionWriter& section) {
 // The commit: everything else is on the media before the superblocks say so, and those before the name does.
 Result<void> VolumeWriter::finish_device() {
   DLFS_TRY(destination_->set_length(superblock_.device_bytes));
-  DLFS_TRY(block::flush(destination_->device()));
+  DLFS_TRY(queue_->settle());
   superblock_.state = layout::State::kCommitted;
   DLFS_TRY(write_superblocks(destination_->device(), superblock_, block::kDefaultTimeout));
   return destination_->publish();
