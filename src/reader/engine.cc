@@ -17,6 +17,8 @@ constexpr auto kSpin =
     std::chrono::microseconds(5);                    // polling goes on so long after something happened, then it sleeps
 constexpr auto kPatience = std::chrono::seconds(2);  // with a device at the end
 
+std::atomic<Engine*> kept{nullptr};  // those whose device never let go of their memory; held here, not lost
+
 }  // namespace
 
 Engine::Engine(std::shared_ptr<const volume::Volume> volume, const Options& options, const Policy& policy,
@@ -56,8 +58,9 @@ Result<Engine::Handle> Engine::start(std::shared_ptr<const volume::Volume> volum
 
 void Engine::Retire::operator()(Engine* engine) const noexcept {
   if (!engine->thread_.joinable()) {  // it has none, or it never started
-    engine->fetcher_.drain();
-    return delete engine;
+    if (engine->fetcher_.drain(engine->fetcher_.timeout())) return delete engine;
+    engine->next_kept_ = kept.exchange(engine);
+    return;
   }
   engine->stop_.store(true, std::memory_order_seq_cst);
   engine->channel_->wake_poller();
@@ -94,7 +97,8 @@ double Engine::cpu_seconds() const noexcept {
 void Engine::run() {
   pthread_setname_np(pthread_self(), "dlfs-poller");
   loop();
-  fetcher_.drain();  // here, because a device's requests come back to the thread that sent them
+  fetcher_.drain(
+      std::chrono::nanoseconds::max());  // here, because a device's requests come back to the thread that sent them
   bool orphaned = false;
   {
     const std::lock_guard lock(end_mutex_);
@@ -118,12 +122,13 @@ void Engine::loop() {
   }
 }
 
-void Engine::step() {
+void Engine::step(Clock::time_point until) {
   now_ = fetcher_.device().now();
   if (turn(channel_->releases())) {
     last_progress_ = now_;
   } else if (fetcher_.in_flight() != 0) {
-    fetcher_.device().wait(std::max<std::chrono::nanoseconds>(fetcher_.deadline() - now_, std::chrono::nanoseconds(1)));
+    const auto longest = std::min(fetcher_.deadline(), until) - now_;
+    fetcher_.device().wait(std::max<std::chrono::nanoseconds>(longest, std::chrono::nanoseconds(1)));
   }
 }
 

@@ -23,7 +23,8 @@ namespace dlfs::reader {
 class Engine {
  public:
   // Stops the thread. A device that does not give back its requests soon keeps thread, memory and engine until it does:
-  // they end together then, and nobody waits for them.
+  // they end together then, and nobody waits for them. Without a thread they are kept for ever: nobody would
+  // know when the device is done with the memory.
   struct Retire {
     void operator()(Engine* engine) const noexcept;
   };
@@ -38,8 +39,8 @@ class Engine {
 
   double cpu_seconds() const noexcept;  // of the poller thread so far; 0 without one
 
-  // Without a thread (Options::threaded): one round, or a sleep until the device has something.
-  void step();
+  // Without a thread (Options::threaded): one round, or a sleep until the device has something, at most until `until`.
+  void step(Clock::time_point until);
   Clock::time_point now() const noexcept { return fetcher_.device().now(); }  // the device's clock
 
  private:
@@ -99,6 +100,7 @@ class Engine {
   bool finished_ = false;  // the thread touches nothing any more
   bool orphaned_ = false;  // the thread deletes the engine
   std::thread thread_;
+  Engine* next_kept_ = nullptr;
 };
 
 }  // namespace dlfs::reader

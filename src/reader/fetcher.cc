@@ -143,12 +143,13 @@ void Fetcher::fail_queue(std::vector<Fetched>& done) {
   }
 }
 
-void Fetcher::drain() {
+bool Fetcher::drain(std::chrono::nanoseconds longest) {
   while (!queue_.empty()) {
     const std::uint32_t place = queue_.pop();
     --requests_[place].buffer->requests;
     free_.push_back(place);
   }
+  const Clock::time_point begin = device_->now();
   while (in_flight_ != 0) {
     const std::size_t count = device_->poll(completions_);
     for (std::size_t i = 0; i < count; ++i) {
@@ -157,8 +158,11 @@ void Fetcher::drain() {
     }
     in_flight_ -= count;
     if (count != 0) continue;
-    device_->wait(std::chrono::milliseconds(100));
+    const auto left = longest - (device_->now() - begin);
+    if (left.count() <= 0) return false;
+    device_->wait(std::min<std::chrono::nanoseconds>(left, std::chrono::milliseconds(100)));
   }
+  return true;
 }
 
 }  // namespace dlfs::reader

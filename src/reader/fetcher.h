@@ -41,8 +41,8 @@ class Fetcher {
   std::size_t queued() const noexcept { return queue_.size(); }
   std::size_t in_flight() const noexcept { return in_flight_; }
   std::uint32_t depth() const noexcept { return depth_; }
-  // Nothing is queued or under way but what has timed out.
   bool wants_polls() const noexcept { return in_flight_ != 0 || tends_; }
+  // Nothing is queued or under way but what has timed out.
   bool idle() const noexcept { return queue_.empty() && in_flight_ == abandoned_; }
 
   // Sends what the depth allows. True when it sent something.
@@ -54,8 +54,9 @@ class Fetcher {
 
   const block::BlockDevice& device() const noexcept { return *device_; }
   block::BlockDevice& device() noexcept { return *device_; }
-  // Drops the queue and waits until the device has let go of everything, however long that takes.
-  void drain();
+  // Drops the queue and waits until the device has let go of everything, at most `longest`. False: it has not.
+  bool drain(std::chrono::nanoseconds longest);
+  std::chrono::nanoseconds timeout() const noexcept { return timeout_; }
 
  private:
   struct Request {

@@ -92,7 +92,7 @@ Channel::Taken EngineReader::turn_until_ready(std::chrono::nanoseconds longest, 
   while (true) {
     const Channel::Taken taken = channel_->take_now(body);
     if (taken != Channel::Taken::kTimedOut || engine_->now() >= deadline) return taken;
-    engine_->step();
+    engine_->step(deadline);
   }
 }
 

@@ -35,7 +35,9 @@ struct Options {
   OnError on_error = OnError::kRaise;
   bool verify = true;        // off for benchmarks only
   std::uint64_t epochs = 1;  // epochs the reader goes on to by itself, order.epoch, +1, ...; 0: endless
-  bool threaded = true;      // false: no poller thread, next() does the work (for simulations: all on one thread)
+  // false: no poller thread; next() does the work, on the device's clock, and finds kOutOfMemory at once. For
+  // simulations, where everything happens on one thread.
+  bool threaded = true;
 };
 
 // Where the consumer's waiting time went, and what it got. Counters since open.
@@ -72,7 +74,7 @@ class Batch {
                                std::span<std::uint64_t> offsets) const noexcept = 0;
 };
 
-// **Thread**: one consumer. Owns one poller thread, which sleeps when there is nothing to do.
+// **Thread**: one consumer. Owns one poller thread (Options::threaded), which sleeps when there is nothing to do.
 class Reader {
  public:
   // **Errors**: order errors, kOutOfMemory (cache_bytes too small: says how many would do), device errors.
