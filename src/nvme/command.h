@@ -106,7 +106,8 @@ struct ConnectData {
   bool operator==(const ConnectData&) const = default;
 };
 void encode(const ConnectData& data, std::span<std::byte, kConnectDataBytes> to) noexcept;
-// The error is the offset of the field that is not a name: empty, longer than kMaxNqnBytes or without an end.
+// The error is the offset of the field that is not a name: empty (but for the host's), longer than kMaxNqnBytes or
+// without an end.
 std::expected<ConnectData, std::uint16_t> decode_connect_data(std::span<const std::byte, kConnectDataBytes> from);
 
 // DW0 of a Connect response: the controller's id and whether it wants authentication; or what was wrong.

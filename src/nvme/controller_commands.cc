@@ -8,6 +8,8 @@ namespace {
 constexpr Status kInvalidField{StatusCode::kInvalidField, true}, kInvalidNamespace{StatusCode::kInvalidNamespace, true};
 constexpr Status kSequence{StatusCode::kCommandSequenceError, true};
 
+constexpr std::uint32_t kMaxAdminQueueEntries = 4096;  // ASQSZ: 3.1.2.2.2 gives the same limit for memory-based queues
+
 // Offsets that Connect Invalid Parameters names. Base 2.0, 6.3.
 constexpr std::uint16_t kSqsizeAt = 44;
 // SGLS: SGLs without alignment; an offset in the address of an in-capsule descriptor; Transport SGL Data Blocks.
@@ -49,8 +51,10 @@ void ControllerSession::connect(Slot& slot) {
   };
   if (command.record_format != 0) return answer(slot, {StatusCode::kConnectIncompatibleFormat, true});
   if (slot.done != kConnectDataBytes) return answer(slot, {StatusCode::kDataSglLengthInvalid, true});
-  if (command.queue_entries < 2 || command.queue_entries > options_.max_queue_entries)
-    return refuse({kSqsizeAt, false});
+  // MQES limits I/O queues (3.1.3.1). A host may ask for a longer Admin Queue than there are slots; one that really puts
+  // so many commands into it is stopped when they run out.
+  const std::uint32_t longest = command.qid == 0 ? kMaxAdminQueueEntries : options_.max_queue_entries;
+  if (command.queue_entries < 2 || command.queue_entries > longest) return refuse({kSqsizeAt, false});
   const auto data = decode_connect_data(std::span<const std::byte, kConnectDataBytes>(slot.buffer, kConnectDataBytes));
   if (!data) return refuse({data.error(), true});
   const ConnectAnswer decision = subsystem_.connect(command, *data);

@@ -138,7 +138,12 @@ std::expected<Bytes, Fault> ControllerSession::on_ic_req(const std::byte* header
 std::expected<Bytes, Fault> ControllerSession::on_capsule(const PduShape& shape, const std::byte* header) {
   const Sqe sqe = decode_capsule(header);
   if (shape.data_bytes > in_capsule_limit()) return fault(FatalError::kLimitExceeded);
-  if (find(sqe.cid) != nullptr) return invalid(kSqeAt + 2);
+  if (Slot* same = find(sqe.cid); same != nullptr) {
+    // A host that shuts down may have forgotten its requests for events and use their ids again (SPDK does).
+    if (same->state != SlotState::kParked) return invalid(kSqeAt + 2);
+    --parked_;
+    free_slot(*same);
+  }
   Slot* slot = take_slot(sqe);
   if (slot == nullptr) return fault(FatalError::kSequenceError);  // more commands than the queue has entries
   last_heard_ns_ = now_ns_;

@@ -15,7 +15,7 @@ namespace {
 using namespace std::chrono_literals;
 
 constexpr std::uint64_t kNever = ~std::uint64_t{0};
-constexpr std::uint64_t kSpin_ns = 10'000;  // after the last thing that happened, before going to sleep
+constexpr std::uint64_t kSpin_ns = 50'000;  // after the last thing that happened, before going to sleep
 constexpr unsigned kTurnsWithoutWait = 8;   // while bytes keep coming, others are looked for now and then only
 constexpr auto kLongestSleep = 1s;
 

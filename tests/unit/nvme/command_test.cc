@@ -59,7 +59,8 @@ TEST(nvme_command, connect_data_without_a_name_are_refused) {
   EXPECT_EQ(decoded(256, 256, std::byte{'x'}).error(), 256);  // no end
   EXPECT_EQ(decoded(512, 224, std::byte{'x'}).error(), 512);  // one byte too long
   EXPECT_EQ(decoded(512, 223, std::byte{'x'})->hostnqn, std::string(223, 'x'));
-  EXPECT_EQ(decoded(512, 1, std::byte{0}).error(), 512);
+  EXPECT_EQ(decoded(256, 1, std::byte{0}).error(), 256);
+  EXPECT_EQ(decoded(512, 1, std::byte{0})->hostnqn, "") << "a nameless host is left to the allow-list";
 }
 
 TEST(nvme_command, connect_responses_are_as_specified) {

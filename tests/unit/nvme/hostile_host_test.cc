@@ -129,7 +129,7 @@ TEST(nvme_hostile_host, connect_with_wrong_parameters_is_refused_with_their_plac
   EXPECT_EQ(parameter(victim.connect({.qid = 1}, connect_data(test::kSubnqn, 8))),
             (std::pair<unsigned, bool>(16, true)));
   Pdu nameless = connect_data();
-  nameless[512] = std::byte{0};
+  std::fill_n(nameless.begin() + 512, 224, std::byte{'x'});  // longer than a name may be
   EXPECT_EQ(parameter(victim.connect({.qid = 1}, nameless)), (std::pair<unsigned, bool>(512, true)));
   EXPECT_EQ(victim.connect({.record_format = 1}).status.code, StatusCode::kConnectIncompatibleFormat);
   EXPECT_EQ(victim.connect({}, Pdu(1020)).status.code, StatusCode::kDataSglLengthInvalid);
