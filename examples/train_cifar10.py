@@ -1,6 +1,6 @@
 """Trains one small CNN on CIFAR-10 from DLFS and from a folder of files, with the same seed, and compares the accuracies.
 
-    python examples/train_cifar10.py --data FOLDER --epochs 6 --seeds 0 1 2
+    python examples/train_cifar10.py --data FOLDER --epochs 6 --seeds 0 1 2 [--volume FILE|URL]
 
 FOLDER holds train/<class>/*.jpg and test/<class>/*.jpg, as torchvision's ImageFolder expects. The training set is packed into a
 volume in that order, sorted by class. Three arms then see the same images, model and number of steps, and differ only in
@@ -85,7 +85,7 @@ def decode_sample(sample: dlfs.Sample) -> tuple[torch.Tensor, int]:
     return decode(io.BytesIO(sample["image"])), int(sample["label"])
 
 
-def pack(files: list[tuple[Path, int]], classes: list[str], folder: Path, volume: Path) -> dlfs.Volume:
+def pack(files: list[tuple[Path, int]], classes: list[str], folder: Path, volume: str) -> dlfs.Volume:
     start = time.perf_counter()
     with dlfs.Writer(volume, "image: bytes, label: int64", overwrite=True, attributes={"classes": classes}) as writer:
         for file, label in files:
@@ -165,6 +165,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--data", type=Path, help="folder with train/<class>/ and test/<class>/")
     parser.add_argument("--work", type=Path, default=Path("build/train_cifar10"), help="for the volume (default: %(default)s)")
+    parser.add_argument("--volume", help="where to pack: a file, a device or a device URL such as nvme-tcp://... (default: train.dlfs in --work)")
     parser.add_argument("--arms", nargs="+", default=["folder", "full", "chunk"], choices=["folder", "full", "chunk"])
     parser.add_argument("--seeds", type=int, nargs="+", default=[0])
     parser.add_argument("--epochs", type=int, default=6)
@@ -178,7 +179,7 @@ def main() -> None:
     test = ImageFolder(list_folder(data / "test", options.limit)[1])
     test_images = torch.stack([image for image, _ in test])  # type: ignore[attr-defined]
     test_labels = torch.tensor([label for _, label in test.files])
-    volume = pack(files, classes, data / "train", options.work / "train.dlfs")
+    volume = pack(files, classes, data / "train", options.volume or str(options.work / "train.dlfs"))
     steps = -(-len(files) // options.batch_size)
 
     results: dict[str, list[float]] = {}

@@ -1,5 +1,6 @@
 import os
 import pathlib
+import re
 import shutil
 
 import pytest
@@ -7,6 +8,10 @@ import pytest
 import machine as machines
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
+
+
+def pytest_configure(config):
+    config.addinivalue_line("markers", "complaints(*patterns): what the guest's kernel may complain of in this test")
 
 
 @pytest.fixture(scope="session")
@@ -39,6 +44,18 @@ def machine(machine_directory, capture):
         yield booted
     finally:
         booted.stop()
+
+
+@pytest.fixture
+def content(request, machine):
+    """The guest's kernel has nothing to complain of at the end of the test, but for what the test's marker allows:
+    @pytest.mark.complaints("a regular expression")."""
+    marker = request.node.get_closest_marker("complaints")
+    allowed = re.compile("|".join(marker.args)) if marker else None
+    machine.mark(request.node.name)
+    yield
+    found = [line for line in machine.complaints(request.node.name) if not (allowed and allowed.search(line))]
+    assert found == [], "the guest's kernel complains:\n" + "\n".join(found)
 
 
 @pytest.fixture(scope="session")

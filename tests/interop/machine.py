@@ -14,7 +14,7 @@ import threading
 import time
 
 HERE = pathlib.Path(__file__).resolve().parent
-PROGRAMS = ["qemu-system-x86_64", "busybox", "cpio", "depmod", "fio", "apt-get", "dpkg"]
+PROGRAMS = ["qemu-system-x86_64", "busybox", "cpio", "depmod", "fio", "mkfs.ext4", "xz", "flock", "apt-get", "dpkg"]
 NQN = "nqn.2026-01.io.example:interop"
 GUEST_HOST = "10.0.2.2"  # this machine's loopback, as the guest sees it
 BOOT_S = 180
@@ -25,7 +25,7 @@ def missing() -> str | None:
     path = os.environ.get("PATH", "") + ":/usr/sbin:/sbin"
     absent = [program for program in PROGRAMS if shutil.which(program, path=path) is None]
     if absent:
-        return f"a virtual machine needs {', '.join(absent)} (apt-get install qemu-system-x86 busybox-static cpio kmod e2fsprogs fio)"
+        return f"a virtual machine needs {', '.join(absent)} (apt-get install qemu-system-x86 busybox-static cpio kmod e2fsprogs fio xz-utils)"
     return None
 
 
@@ -36,7 +36,7 @@ def make(directory: pathlib.Path) -> str | None:
     if made.returncode == 0:
         return None
     if made.returncode == 3:
-        return made.stderr.strip().splitlines()[-1]
+        return f"no virtual machine can be made here: {made.stderr.strip().splitlines()[-1]}"
     raise RuntimeError(f"make_machine.sh failed: {made.stdout}{made.stderr}")
 
 
@@ -100,6 +100,17 @@ class Machine:
 
     def run(self, command: str, timeout_s: float = 120, check: bool = True) -> str:
         return self.finish(self.start(command), timeout_s, check)
+
+    # ---- what the guest's kernel says ----
+    def complaints(self, since: str) -> list[str]:
+        """Lines of the kernel's log about NVMe, block or file system at level warning or worse, after the mark `since`."""
+        log = self.run("dmesg -r", 60).splitlines()
+        begin = max((number for number, line in enumerate(log) if f"mark {since}" in line), default=-1) + 1
+        worse = (re.match(r"<(\d+)>(.*)", line) for line in log[begin:])
+        return [found.group(2) for found in worse if found and int(found.group(1)) % 8 <= 4 and re.search(r"nvme|blk|I/O|EXT4|digest", found.group(2))]
+
+    def mark(self, name: str):
+        self.run(f"echo 'mark {name}' > /dev/kmsg", 60)
 
     def freeze(self):
         os.kill(self.process.pid, signal.SIGSTOP)

@@ -2,22 +2,34 @@
 # make_machine.sh DIRECTORY: a throw-away Linux machine with the real NVMe/TCP peers, from Debian's packages.
 # Writes DIRECTORY/vmlinuz and DIRECTORY/initrd.cpio: Debian's cloud kernel, and an initramfs with busybox, nvme-cli,
 # mkfs.ext4, fio, and the kernel's nvmet-tcp and nvme-tcp. The machine takes commands on its serial console.
-# Needs apt, dpkg, cpio, busybox-static, kmod, e2fsprogs and fio; no privileges. Does nothing when all is there.
+# Needs apt, dpkg, cpio, busybox-static, kmod, e2fsprogs, fio and xz; no privileges. Does nothing when all is there.
+# Exit code 3: what it needs cannot be had here; the last line says why.
 set -euo pipefail
+script=$(sha256sum <"$0")
 work=$(mkdir -p "$1" && cd "$1" && pwd)
 cd "$work"
-[ -e complete ] && exit 0
+exec 9>lock
+flock 9  # two test runs at a time make one machine
+[ "$(cat complete 2>/dev/null)" = "$script" ] && exit 0
+rm -f complete
 say() { printf 'make_machine: %s\n' "$*" >&2; }
 
 kernel=$(apt-cache depends linux-image-cloud-amd64 2>/dev/null | sed -n 's/.*Depends: \(linux-image-[^ ]*\)/\1/p' | head -1)
 [ -n "$kernel" ] || { say "apt knows no linux-image-cloud-amd64 (run apt-get update; it is a Debian package)"; exit 3; }
-rm -rf kernel tools root
+# nvme-cli is unpacked, not installed: its installation would give this machine a host NQN.
+needs() { apt-cache depends "$@" 2>/dev/null | sed -n 's/^ *Depends: \(lib[^ ]*\)/\1/p' | grep -vx libc6; }
+nvme_library=$(needs nvme-cli | grep -m 1 '^libnvme') || { say "apt knows no nvme-cli (run apt-get update)"; exit 3; }
+mapfile -t libraries < <(needs nvme-cli "$nvme_library" | sort -u)
+rm -rf kernel tools root ./*.deb
 mkdir kernel tools
-say "downloading $kernel, nvme-cli and libnvme1"
-apt-get download -q "$kernel" nvme-cli libnvme1 >/dev/null || { say "apt-get could not download them: is there a network?"; exit 3; }
-dpkg -x "$kernel"_*.deb kernel
-for package in nvme-cli_*.deb libnvme1_*.deb; do dpkg -x "$package" tools; done
-rm -f ./*.deb
+say "downloading $kernel and nvme-cli with its libraries"
+apt-get download -q "$kernel" nvme-cli "${libraries[@]}" >download.log 2>&1 \
+  || { cat download.log >&2; say "apt-get could not download $kernel and nvme-cli: is there a network?"; exit 3; }
+for package in *.deb; do
+  case $package in linux-image-*) dpkg -x "$package" kernel ;; *) dpkg -x "$package" tools ;; esac
+done
+rm -f ./*.deb download.log
+find kernel/lib/modules -name '*.ko.xz' -exec xz -d {} +  # Debian 13 compresses them, and busybox's modprobe may not read that
 version=$(basename kernel/lib/modules/*)
 cp kernel/boot/vmlinuz-* vmlinuz
 depmod -b kernel "$version"
@@ -40,8 +52,11 @@ cp "kernel/lib/modules/$version"/modules.{builtin,order,builtin.modinfo} "$root/
 depmod -b "$root" "$version"
 
 add_program() {
+  local linked
   cp -L "$1" "$root/usr/bin/"
-  LD_LIBRARY_PATH="$work/tools/usr/lib/x86_64-linux-gnu" ldd "$1" | awk '/=> \//{print $3} /^\t\/lib64/{print $1}' | while read -r library; do
+  linked=$(LD_LIBRARY_PATH="$work/tools/usr/lib/x86_64-linux-gnu:$work/tools/lib/x86_64-linux-gnu" ldd "$1")
+  ! grep 'not found' <<<"$linked" >&2 || { say "$1 lacks the libraries above"; exit 3; }
+  awk '/=> \//{print $3} /^\t\/lib64/{print $1}' <<<"$linked" | while read -r library; do
     case $library in
       /lib64/*) cp -Ln "$library" "$root/lib64/" ;;
       *) cp -Ln "$library" "$root/usr/lib/x86_64-linux-gnu/" ;;
@@ -74,7 +89,7 @@ done </dev/ttyS0
 poweroff -f
 INIT
 chmod +x "$root/init"
-(cd "$root" && find . | cpio -o -H newc --quiet) >initrd.cpio
-rm -rf kernel root
-touch complete
+(cd "$root" && find . | cpio -o -H newc --quiet --owner 0:0) >initrd.cpio
+rm -rf kernel tools root
+printf '%s\n' "$script" >complete
 say "made $(du -h initrd.cpio | cut -f1) of initramfs with kernel $version"

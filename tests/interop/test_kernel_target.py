@@ -11,6 +11,10 @@ import pytest
 
 from machine import NQN
 
+# What nvmet says when it closes connections, or was closed itself, with a host still there.
+LOSS = (r"nvmet_tcp: queue \d+ unhandled state", r"ctrl \d+ keep-alive timer .* expired", r"ctrl \d+ fatal error occurred")
+pytestmark = pytest.mark.usefixtures("content")
+
 
 @pytest.fixture(scope="module")
 def target(machine):
@@ -39,6 +43,7 @@ def test_discovery_and_identity(dlfs, target):
     assert identity["namespace"]["uuid"] != ""
 
 
+@pytest.mark.complaints("connect request for invalid subsystem nqn.no:such")
 def test_what_is_not_there_is_said(dlfs, target):
     wrong = run(dlfs, "identify", f"nvme-tcp://127.0.0.1:{target.port}/nqn.no:such", check=False)
     assert wrong.returncode == 1 and "no subsystem nqn.no:such" in wrong.stderr
@@ -74,7 +79,7 @@ class Reading:
             epoch = 0
             while not self.stop:
                 field = self.volume.schema.fields[0].name
-                for batch in self.volume.batches(64, shuffle="full", seed=3, epoch=epoch, cache_bytes=4 << 20):
+                for batch in self.volume.batches(64, shuffle="full", seed=3, epoch=epoch, cache_bytes=16 << 20):
                     for place, sample in enumerate(batch.ids):
                         name = self.names[sample]
                         name = name if isinstance(name, bytes) else name.encode()
@@ -100,6 +105,7 @@ class Reading:
         assert self.error is None, self.error
 
 
+@pytest.mark.complaints(*LOSS)
 def test_a_target_that_goes_and_comes_back(dlfs, target, source):
     url = target.url("&keep_alive=5s&data_digest=on")
     run(dlfs, "pack", source, url, "--force")
@@ -119,6 +125,7 @@ def test_a_target_that_goes_and_comes_back(dlfs, target, source):
         reading.finish()
 
 
+@pytest.mark.complaints(*LOSS)
 def test_a_target_that_stays_away_is_an_error_in_time(dlfs, target, source):
     url = target.url("&ctrl_loss_timeout=3s&keep_alive=2s")
     run(dlfs, "pack", source, url, "--force")
@@ -134,8 +141,3 @@ def test_a_target_that_stays_away_is_an_error_in_time(dlfs, target, source):
         assert "ctrl_loss_timeout" in str(caught.value)
     finally:
         target.open_target()
-
-
-def test_the_kernel_was_content(target):
-    log = target.run("dmesg | grep -iE 'nvmet.*(bad|invalid|unexpected|malformed)|digest' || true")
-    assert log.strip() == "", log
