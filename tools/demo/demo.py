@@ -7,6 +7,7 @@ classifier from the batches, and compare samples/s with reading the same files o
 from __future__ import annotations
 
 import argparse
+import contextlib
 import gzip
 import io
 import os
@@ -257,6 +258,36 @@ def run(command: list[str], lines: int | None = None) -> None:
         print(f"    ... {len(text) - lines:,} lines more")
 
 
+@contextlib.contextmanager
+def served(command: str, space: Path) -> Iterator[str]:
+    """`dlfs serve` on a free port of loopback, exporting a file; the namespace's URL."""
+    with open(space, "wb") as file:
+        file.truncate(512 << 20)
+    server = subprocess.Popen([command, "serve", "--listen", "127.0.0.1:0", str(space)], stdout=subprocess.PIPE, text=True)
+    try:
+        url = server.stdout.readline().strip()
+        if server.stdout.readline().strip() != "ready":
+            sys.exit(f"demo: {command} serve did not start (see its message above)")
+        print(f"  $ dlfs serve --listen 127.0.0.1:0 {space}\n  {url}", flush=True)
+        yield url
+    finally:
+        server.terminate()
+        server.wait()
+
+
+def over_the_network(command: str, folder: Path, work: Path, epochs: int) -> None:
+    """The same job over NVMe/TCP: another process exports a file, this one packs onto it and trains from it."""
+    with served(command, work / "served.img") as url:
+        run([command, "identify", url], lines=4)
+        run([command, "pack", str(folder), url, "--force"])
+        run([command, "verify", url])
+        volume = dlfs.mount(url)
+        rate, _ = read_batches(volume, len(volume), "DLFS over NVMe/TCP")
+        print(f"  {rate:,.0f} samples/s over NVMe/TCP on loopback")
+        train(volume, epochs)
+        del volume
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--work", type=Path, required=True, help="folder for the images and the volume")
@@ -287,6 +318,8 @@ def main() -> None:
     train(volume, arguments.epochs)
     heading("6. Compare with reading the same files one by one, in the same order")
     compare(volume, folder)
+    heading("7. The same job over NVMe/TCP: pack onto a served namespace, verify, read, train")
+    over_the_network(arguments.dlfs, folder, arguments.work, 1)
     print(f"\nThe volume stays in {path}: try `{arguments.dlfs} bench {path}`.")
 
 
