@@ -99,7 +99,7 @@ def spdk_initiator(arguments, target, size: int, depth: int) -> dict:
     address = f"trtype:TCP adrfam:IPv4 traddr:127.0.0.1 trsvcid:{target.port} subnqn:{target.nqn} ns:1"
     command = [arguments.spdk / "build/bin/spdk_nvme_perf", "--no-huge", "-s", "512", "-c", f"[{arguments.cores[1]}]", "-q", str(depth),
                "-o", str(size), "-w", "randread", "-t", str(arguments.seconds), "-r", address]
-    output = subprocess.run(command, env=spdk_environment(arguments.spdk), check=True, capture_output=True, text=True).stdout
+    output = subprocess.run(command, env=spdk_environment(arguments.spdk), check=True, capture_output=True, text=True, timeout=arguments.seconds + 30).stdout
     iops = float(re.search(r"^Total\s*:\s*([\d.]+)", output, re.M).group(1))
     return {"iops": iops, "cpu_us": 1e6 / iops}  # it polls: its core is busy all the time
 

@@ -9,7 +9,10 @@
 namespace dlfs::target {
 namespace {
 
-constexpr int kReceiveRounds = 16;              // then others have their turn
+constexpr int kReceiveRounds = 16;  // then others have their turn
+// Commands that are answered together. One send for all of a deep queue would leave each side idle while the other
+// works.
+constexpr std::size_t kTogether = 32;
 constexpr std::size_t kStageBytes = 64u << 10;  // commands are small; data in capsules at most 4 KiB each
 constexpr std::uint32_t kInCapsuleBytes = 4096;
 
@@ -68,9 +71,10 @@ bool Connection::outlived(std::uint64_t now_ns) const noexcept {
 }
 
 void Connection::start_requests() {
-  std::array<nvme::IoRequest, 64> requests;
+  std::array<nvme::IoRequest, kTogether> requests;
   while (const std::size_t count = session_.take(requests)) {
     for (std::size_t i = 0; i < count; ++i) backend_.start(*this, requests[i]);
+    if (count == requests.size() && session_.anything_to_send()) flush();
   }
 }
 

@@ -38,7 +38,7 @@ struct DeviceBench {
   bool write = false, sequential = false, force = false;
   std::uint64_t size_bytes = 4096;
   std::uint32_t depth = 128, queues = 1, burst = 16;
-  double seconds = 10, warmup_s = 0.5, rate = 0;
+  double seconds = 10, warmup_s = 0.5, rate = 0, spin_us = 0;
 };
 
 struct Measured {
@@ -96,7 +96,7 @@ class Load {
       now = Clock::now();
       if (done > 0) heard = now;
       if (now - heard > kPatience && !idle()) return stuck();
-      if (done == 0 && (options_.rate > 0 || now - heard > (depth_ - free_.size() <= kFew ? kSpinForFew : kSpin))) {
+      if (done == 0 && (options_.rate > 0 || now - heard > spin())) {
         auto longest = std::min<Clock::duration>(kLongestSleep, end - now);
         if (options_.rate > 0) longest = std::min<Clock::duration>(longest, next_burst - now);
         if (longest > 0ns) device_.wait(longest);
@@ -122,6 +122,11 @@ class Load {
 
  private:
   bool idle() const noexcept { return free_.size() == depth_; }
+  Clock::duration spin() const noexcept {
+    if (options_.spin_us > 0)
+      return std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double, std::micro>(options_.spin_us));
+    return depth_ - free_.size() <= kFew ? kSpinForFew : kSpin;
+  }
   Error stuck() {
     new base::Arena(std::move(memory_));  // NOLINT: the device may still write to it
     return base::make_error(Code::kTimedOut, "{} answered nothing for {} s with {} requests in flight",
@@ -346,6 +351,8 @@ void add_bench_device(CLI::App& app, Request& request) {
   add_count(*command, "--burst", "I/Os of a burst, with --rate", 1, kMaxDepth, [options](std::uint64_t n) {
     options->burst = static_cast<std::uint32_t>(n);
   })->default_str("16");
+  add_number(*command, "--spin", options->spin_us, 0,
+             "Microseconds to poll before sleeping; 0: 5, or 50 while few I/Os are in flight", "US");
   command->add_flag("--force", options->force, "Write even where data are");
   command->callback([options, &request] { request.run = [options, &request] { return run(*options, request.json); }; });
 }
