@@ -14,10 +14,10 @@ flock 9  # two test runs at a time make one machine
 rm -f complete
 say() { printf 'make_machine: %s\n' "$*" >&2; }
 
-kernel=$(apt-cache depends linux-image-cloud-amd64 2>/dev/null | sed -n 's/.*Depends: \(linux-image-[^ ]*\)/\1/p' | head -1)
+kernel=$(apt-cache depends linux-image-cloud-amd64 2>/dev/null | sed -n 's/.*Depends: \(linux-image-[^ ]*\)/\1/p' | head -1) || true
 [ -n "$kernel" ] || { say "apt knows no linux-image-cloud-amd64 (run apt-get update; it is a Debian package)"; exit 3; }
 # nvme-cli is unpacked, not installed: its installation would give this machine a host NQN.
-needs() { apt-cache depends "$@" 2>/dev/null | sed -n 's/^ *Depends: \(lib[^ ]*\)/\1/p' | grep -vx libc6; }
+needs() { apt-cache depends "$@" 2>/dev/null | sed -n 's/^ *Depends: \(lib[^ ]*\)/\1/p' | grep -vx libc6 || true; }
 nvme_library=$(needs nvme-cli | grep -m 1 '^libnvme') || { say "apt knows no nvme-cli (run apt-get update)"; exit 3; }
 mapfile -t libraries < <(needs nvme-cli "$nvme_library" | sort -u)
 rm -rf kernel tools root ./*.deb
@@ -29,6 +29,7 @@ for package in *.deb; do
   case $package in linux-image-*) dpkg -x "$package" kernel ;; *) dpkg -x "$package" tools ;; esac
 done
 rm -f ./*.deb download.log
+[ -d kernel/lib/modules ] || mv kernel/usr/lib kernel/lib  # Debian 13 has them under /usr
 find kernel/lib/modules -name '*.ko.xz' -exec xz -d {} +  # Debian 13 compresses them, and busybox's modprobe may not read that
 version=$(basename kernel/lib/modules/*)
 cp kernel/boot/vmlinuz-* vmlinuz

@@ -12,7 +12,8 @@ IC_REQ, IC_RESP, COMMAND, RESPONSE, H2C_DATA, C2H_DATA, R2T = 0, 1, 4, 5, 6, 7, 
 
 def tshark_fields(tshark, capture, ports, wanted, *fields):
     decode = [word for port in ports for word in ("-d", f"tcp.port=={port},nvme-tcp")]
-    output = subprocess.run([tshark, "-r", capture, *decode, "-Y", wanted, "-T", "fields", *[word for field in fields for word in ("-e", field)]],
+    check = ["-o", "nvme-tcp.check_hdgst:TRUE", "-o", "nvme-tcp.check_ddgst:TRUE"]  # off by default
+    output = subprocess.run([tshark, "-r", capture, *decode, *check, "-Y", wanted, "-T", "fields", *[word for field in fields for word in ("-e", field)]],
                             capture_output=True, text=True, timeout=300)
     assert output.returncode == 0, output.stderr
     return [line.split("\t") for line in output.stdout.splitlines()]
@@ -55,5 +56,15 @@ def test_every_frame_of_both_directions_is_known(machine, dlfs, tshark, capture,
     assert malformed == []
     wrong = tshark_fields(tshark, capture, ports, "nvme-tcp && _ws.expert.severity >= 0x00800000", "frame.number", "_ws.expert.message")
     assert wrong == []
-    bad_digests = tshark_fields(tshark, capture, ports, 'nvme-tcp.hdgst.status == "Bad" || nvme-tcp.ddgst.status == "Bad"', "frame.number")
-    assert bad_digests == []
+    bad = 'nvme-tcp.hdgst.status == "Bad" || nvme-tcp.ddgst.status == "Bad"'
+    assert tshark_fields(tshark, capture, ports, bad, "frame.number") == []
+    # Both kinds of digest were there to be checked, from and to both targets.
+    for direction in (f"tcp.{end}port == {port}" for port in ports for end in ("src", "dst")):
+        for digest in ("hdgst", "ddgst"):
+            good = tshark_fields(tshark, capture, ports, f'{direction} && nvme-tcp.{digest}.status == "Good"', "frame.number")
+            assert len(good) >= 2, (direction, digest)
+
+    # This check can fail: data changed in the capture are found.
+    damaged = tmp_path / "damaged.pcap"
+    damaged.write_bytes(capture.read_bytes().replace(bytes([39]) * 1000, bytes([39]) * 999 + b"!"))
+    assert tshark_fields(tshark, damaged, ports, bad, "frame.number") != []
