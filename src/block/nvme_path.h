@@ -50,7 +50,6 @@ class NvmePath {
   // The path failed (its queues' sessions say why, or `why`). What was in flight is in the sessions' completions, which
   // the owner has taken before.
   void lose(Error why, std::uint64_t now_ns);
-  void reset(std::uint64_t now_ns, std::string why) { lose({Code::kDeviceLost, std::move(why)}, now_ns); }
   // Until when a command of the lost association may still be executed by a target that does not know that we have
   // gone; 0: it knows.
   std::uint64_t old_commands_until_ns() const noexcept { return old_commands_until_ns_; }

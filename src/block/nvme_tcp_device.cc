@@ -223,14 +223,14 @@ void NvmeTcpDevice::rouse() noexcept {
 void NvmeTcpDevice::turn(std::uint64_t now_ns) {
   // Nobody turned for longer than the target keeps an idle association: it is gone, or about to be.
   const std::uint64_t keep_alive_ns = ns(url_.keep_alive);
-  const bool stale = keep_alive_ns > 0 && last_turn_ns_ != 0 && now_ns - last_turn_ns_ > keep_alive_ns * 3 / 4;
+  const std::uint64_t away_ns = last_turn_ns_ == 0 ? 0 : now_ns - last_turn_ns_;
+  const bool stale = keep_alive_ns > 0 && away_ns > keep_alive_ns * 3 / 4;
+  was_away_ = away_ns > ns(url_.io_timeout) / 2;
+  if (was_away_ && no_path_since_ns_ != 0) no_path_since_ns_ += away_ns;
   last_turn_ns_ = now_ns;
   for (auto& path : paths_) {
-    if (stale && path->live()) {
-      path->reset(now_ns, "nobody used it for longer than its keep-alive time");
-      ++interruptions_;
-      path->turn(now_ns);
-    }
+    if (stale && path->live())
+      lose(*path, {Code::kDeviceLost, "nobody used it for longer than its keep-alive time"}, now_ns);
     turn_path(*path, now_ns);
   }
   if (any_usable()) {
@@ -262,7 +262,7 @@ void NvmeTcpDevice::turn_path(NvmePath& path, std::uint64_t now_ns) {
     path.tick(now_ns);
     path.turn(now_ns);
   }
-  if (path.failure() != nullptr) lose(path, now_ns);
+  if (const Error* failure = path.failure(); failure != nullptr) lose(path, *failure, now_ns);
   if (path.live()) look_at_changes(path);
   if (path.live() && !was_live_[index]) came_up(path, now_ns);
   was_live_[index] = path.live();
@@ -287,14 +287,13 @@ void NvmeTcpDevice::look_at_changes(NvmePath& path) {
 // write was sent again and, worse, after a newer one. Where the target closed the connection, it knows. Else writes
 // wait until its keep-alive timer has run out, when it must have dropped the old association (Base 2.0, 3.9); reads go
 // on at once.
-void NvmeTcpDevice::lose(NvmePath& path, std::uint64_t now_ns) {
-  Error why = *path.failure();
+void NvmeTcpDevice::lose(NvmePath& path, Error why, std::uint64_t now_ns) {
   bool writing = false;
   const auto index = static_cast<std::uint16_t>(
       std::find_if(paths_.begin(), paths_.end(), [&](const auto& one) { return one.get() == &path; }) - paths_.begin());
   for (const Piece& piece : pieces_) writing |= piece.sent_ns != 0 && piece.path == index && writes(piece);
   for (auto& queue : path.queues()) {
-    queue->session.disconnected("another queue of it failed");
+    queue->session.disconnected("the path to it was lost");
     take(path, *queue, now_ns);
   }
   path.lose(std::move(why), now_ns);
@@ -321,7 +320,7 @@ void NvmeTcpDevice::on_completion(NvmePath& path, const nvme::Completion& comple
     return end_piece(index);
   }
   if (lost && !completion.from_controller) {
-    const bool overdue = now_ns >= piece.sent_ns + ns(url_.io_timeout);
+    const bool overdue = !was_away_ && now_ns >= piece.sent_ns + ns(url_.io_timeout);
     piece.sent_ns = 0;
     if (overdue && ++piece.timeouts >= kMaxTimeouts) return fail_piece(index, ETIMEDOUT, 0);
     return retry(index, now_ns);

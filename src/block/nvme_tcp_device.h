@@ -61,7 +61,7 @@ class NvmeTcpDevice final : public BlockDevice {
   void turn(std::uint64_t now_ns);  // one round of everything
   void turn_path(NvmePath& path, std::uint64_t now_ns);
   void came_up(NvmePath& path, std::uint64_t now_ns);
-  void lose(NvmePath& path, std::uint64_t now_ns);
+  void lose(NvmePath& path, Error why, std::uint64_t now_ns);
   void look_at_changes(NvmePath& path);
   void take(NvmePath& path, Queue& queue, std::uint64_t now_ns);
   void on_completion(NvmePath& path, const nvme::Completion& completion, bool lost, std::uint64_t now_ns);
@@ -98,6 +98,7 @@ class NvmeTcpDevice final : public BlockDevice {
   bool live_once_ = false;
   std::string changed_;  // why the namespace is not the one that was opened; empty: it is
   std::uint64_t no_path_since_ns_ = 0, last_turn_ns_ = 0, armed_ns_ = ~std::uint64_t{0};
+  bool was_away_ = false;  // nobody turned for long: commands that are late now are not the controller's fault
   std::uint64_t interruptions_ = 0;
   std::uint64_t writes_held_until_ns_ = 0;  // see lose()
 

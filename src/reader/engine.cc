@@ -16,6 +16,7 @@ namespace {
 constexpr auto kSpin =
     std::chrono::microseconds(5);                    // polling goes on so long after something happened, then it sleeps
 constexpr auto kPatience = std::chrono::seconds(2);  // with a device at the end
+constexpr auto kAbsence = std::chrono::milliseconds(10);
 
 std::atomic<Engine*> kept{nullptr};  // those whose device never let go of their memory; held here, not lost
 
@@ -44,7 +45,7 @@ Result<Engine::Handle> Engine::start(std::shared_ptr<const volume::Volume> volum
                                      const Policy& policy, EpochWalk walk, std::shared_ptr<Channel> channel,
                                      std::unique_ptr<block::BlockDevice> device) {
   Handle engine(new Engine(std::move(volume), options, policy, std::move(walk), std::move(channel), std::move(device)));
-  engine->last_progress_ = engine->fetcher_.device().now();
+  engine->last_progress_ = engine->attended_ = engine->fetcher_.device().now();
   if (!options.threaded) return engine;
   try {
     engine->thread_ = std::thread([raw = engine.get()] { raw->run(); });
@@ -124,12 +125,14 @@ void Engine::loop() {
 
 void Engine::step(Clock::time_point until) {
   now_ = fetcher_.device().now();
+  if (now_ - attended_ > kAbsence) fetcher_.postpone(now_ - attended_);
   if (turn(channel_->releases())) {
     last_progress_ = now_;
   } else if (fetcher_.in_flight() != 0) {
     const auto longest = std::min(fetcher_.deadline(), until) - now_;
     fetcher_.device().wait(std::max<std::chrono::nanoseconds>(longest, std::chrono::nanoseconds(1)));
   }
+  attended_ = fetcher_.device().now();
 }
 
 // One round. True when anything moved.

@@ -116,6 +116,13 @@ Clock::time_point Fetcher::deadline() const noexcept {
   return sent_.empty() ? Clock::time_point::max() : requests_[sent_.front().request].submitted + timeout_;
 }
 
+void Fetcher::postpone(std::chrono::nanoseconds absence) noexcept {
+  for (std::size_t i = 0; i < sent_.size(); ++i) {
+    Request& r = requests_[sent_[i].request];
+    if (r.serial == sent_[i].serial) r.submitted += absence;
+  }
+}
+
 void Fetcher::expire(Clock::time_point now, std::vector<Fetched>& done) {
   for (drop_finished(); !sent_.empty() && now >= deadline(); drop_finished()) {
     Request& r = requests_[sent_.front().request];

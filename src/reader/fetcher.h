@@ -49,6 +49,8 @@ class Fetcher {
   bool submit(Clock::time_point now);
   // Replaces `done` by what has finished or timed out since the last call.
   void poll(Clock::time_point now, std::vector<Fetched>& done);
+  // Nobody has polled for so long: the time does not count against what is in flight.
+  void postpone(std::chrono::nanoseconds absence) noexcept;
   // When the first deadline is; max() when nothing waits.
   Clock::time_point deadline() const noexcept;
 

@@ -5,7 +5,6 @@
 #include <deque>
 #include <map>
 #include <memory>
-#include <set>
 
 #include "net/network.h"
 #include "sim/world.h"
@@ -17,7 +16,13 @@ struct NetworkFaults {
   double flip = 0;    // of a receive: one bit is wrong (only where both digests are on)
   double stall = 0;   // of a send: the bytes come up to stall_ns later
   double refuse = 0;  // of a connect
-  std::uint64_t stall_ns = 300'000'000;
+  std::uint64_t stall_ns = kSecond * 3 / 10;
+};
+
+// Of a port: what is sent there or comes from there goes nowhere. Connections that lost bytes so never carry any again,
+// unless the bytes are sent again once it is over, as TCP does for a while.
+struct Silence {
+  bool to_server = true, to_client = true, sent_again = false;
 };
 
 struct Pipe {  // one direction
@@ -29,13 +34,14 @@ struct Pipe {  // one direction
   std::deque<Chunk> chunks;
   std::size_t queued_bytes = 0;
   std::uint64_t passed_bytes = 0, last_at_ns = 0;
-  bool closed = false;
+  std::uint64_t closed_at_ns = ~std::uint64_t{0};  // then the receiver hears of the end, behind all bytes
+  bool lost = false;                               // nothing gets through any more
 };
 
 struct Wire {  // a connection
   Pipe to_server, to_client;
   bool reset = false;
-  std::uint64_t connected_at_ns = 0;  // 0: never
+  std::uint64_t connected_at_ns = ~std::uint64_t{0};  // ~0: never
   bool refused = false;
   net::Address client, server;
 };
@@ -58,6 +64,11 @@ class SimStream final : public net::Stream {
  private:
   Pipe& in() const noexcept { return client_ ? wire_->to_client : wire_->to_server; }
   Pipe& out() const noexcept { return client_ ? wire_->to_server : wire_->to_client; }
+  bool connected() const noexcept;
+  bool ended(const Pipe& pipe) const noexcept;
+  std::size_t take(std::span<std::byte> first, std::span<std::byte> second, std::size_t room) noexcept;
+  void flip_a_bit(std::span<std::byte> bytes) noexcept;
+
   SimNetwork& network_;
   std::shared_ptr<Wire> wire_;
   bool client_;
@@ -77,7 +88,7 @@ class SimListener final : public net::Listener {
   net::Address at_;
 };
 
-// Who only ever waits for no time at all is a server's; who sleeps in it makes the world go on.
+// Who only ever waits for no time at all is a server; who sleeps in it makes the world go on.
 class SimPoller final : public net::Poller {
  public:
   explicit SimPoller(SimNetwork& network) : network_(network) {}
@@ -95,8 +106,8 @@ class SimPoller final : public net::Poller {
  private:
   std::size_t collect(std::span<Ready> into) noexcept;
   struct Watched {
-    SimStream* stream;
-    std::uint64_t tag, number;
+    SimStream* stream = nullptr;
+    std::uint64_t tag = 0, number = 0;
     Interest interest;
   };
   SimNetwork& network_;
@@ -118,14 +129,22 @@ class SimNetwork final : public net::Network {
   }
 
   void reset_all();  // every connection breaks
+  void silence(std::uint16_t port, const Silence& how) { silent_[port] = how; }
+  void lift_silence(std::uint16_t port);
+  void lift_silences();
+  // What becomes of bytes sent now in this direction: null, they arrive.
+  const Silence* silence_on(const Wire& wire, bool to_server) const noexcept;
 
   World& world;
   NetworkFaults faults;
-  bool digests = false;            // both are on: flips are noticed
-  std::set<std::uint16_t> silent;  // ports whose bytes go nowhere, both ways
+  bool flips = false;  // both digests are on: flips are noticed
+  bool cut = false;    // no connection can be made
   std::map<std::string, SimListener*> listeners;
-  std::vector<std::weak_ptr<Wire>> wires;
-  std::uint16_t next_port = 40'000;
+
+ private:
+  std::map<std::uint16_t, Silence> silent_;
+  std::vector<std::weak_ptr<Wire>> wires_;
+  std::uint16_t next_port_ = 40'000;
 };
 
 }  // namespace dlfs::sim

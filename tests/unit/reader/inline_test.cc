@@ -154,6 +154,18 @@ TEST_F(InlineTest, a_device_that_falls_silent_is_an_error_after_its_timeout) {
   EXPECT_EQ(time_->now - begin, 10s);
 }
 
+TEST_F(InlineTest, time_in_which_the_consumer_was_away_is_not_counted_against_the_device) {
+  auto reader = Reader::open(volume_, options(Mode::kFull));
+  ASSERT_TRUE(reader.ok()) << reader.error().message;
+  time_->latency = 62s;
+  ASSERT_EQ((*reader)->next(100ms).error().code, Code::kTimedOut);
+  time_->now += 60s;  // requests are in flight, and nobody looks
+  time_->latency = 100us;
+  auto batch = (*reader)->next(kLong);
+  ASSERT_TRUE(batch.ok()) << batch.error().message;
+  expect_contents(**batch, lengths_);
+}
+
 TEST_F(InlineTest, held_batches_that_leave_no_memory_are_an_error_at_once) {
   Options o = options(Mode::kFull);
   o.cache_bytes = 1u << 20;
