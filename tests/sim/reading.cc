@@ -18,6 +18,7 @@ using namespace std::chrono_literals;
 constexpr std::uint64_t kMs = 1'000'000;
 constexpr std::uint64_t kEpoch_ns = 300 * kSecond;  // an epoch in a world that is well, its consumers' pauses left out
 constexpr auto kLongWait = 600s;
+constexpr std::uint64_t kEnoughBytes = 32u << 20;  // for any batch
 
 // The shares of one rank, from the order alone.
 Result<std::vector<std::vector<std::uint32_t>>> expected_batches(const std::shared_ptr<const volume::Volume>& volume,
@@ -42,7 +43,7 @@ struct Rank {
   reader::Options options;
   std::vector<std::vector<std::uint32_t>> expected;
   std::size_t next = 0;
-  std::uint64_t skipped = 0;
+
   bool ended = false;
   std::uint64_t opened_at_ns = 0;
   std::unique_ptr<reader::Reader> reader;
@@ -98,7 +99,7 @@ class Reading {
     options.order.batch = options.order.ranks * static_cast<std::uint32_t>(world_.between(1, 24));
     options.order.lanes = options.order.ranks * static_cast<std::uint32_t>(world_.between(1, 8));
     options.order.window = static_cast<std::uint32_t>(world_.between(1, 3));
-    options.cache_bytes = world_.chance(0.3) ? world_.between(1500, 4000) << 10 : world_.between(4, 16) << 20;
+    options.cache_bytes = world_.chance(0.4) ? world_.between(256, 1500) << 10 : world_.between(4, 16) << 20;
     options.depth = stage_.depth();
     options.on_error = world_.chance(0.3) ? reader::OnError::kSkip : reader::OnError::kRaise;
     options.prefetch_batches = world_.chance(0.3) ? static_cast<std::uint32_t>(world_.between(1, 4)) : 0;
@@ -149,7 +150,7 @@ class Reading {
     if (*batch == nullptr) return end(rank);
     if (const Check wrong = inspect(rank, **batch)) return wrong;
     rank.held.push_back(std::move(*batch));
-    const std::size_t keep = rank.options.cache_bytes > (8u << 20) ? world_.prng.below(4) : 0;
+    const std::size_t keep = world_.prng.below(4);
     while (rank.held.size() > keep) {
       if (const Check wrong = give_back(rank)) return wrong;
     }
@@ -167,11 +168,15 @@ class Reading {
         return fmt::format("{} batches an epoch, not {}", rank.reader->batches_per_epoch(), rank.expected.size());
       return {};
     }
-    if (opened.error().code == Code::kOutOfMemory) {  // says how much would do
-      rank.options.cache_bytes *= 2;
-      return rank.options.cache_bytes > (64u << 20) ? Check("no memory suffices: " + opened.error().message) : Check();
-    }
+    if (opened.error().code == Code::kOutOfMemory) return give_memory(rank, opened.error());
     return excuse(opened.error());
+  }
+
+  // For a batch that is larger than all of it.
+  Check give_memory(Rank& rank, const Error& error) {
+    world_.mark("more memory", rank.next);
+    rank.options.cache_bytes *= 2;
+    return rank.options.cache_bytes > kEnoughBytes ? Check("no memory suffices: " + error.message) : Check();
   }
 
   // A job that gets an error opens its reader again where it stood.
@@ -185,6 +190,7 @@ class Reading {
       return give_back(rank);
     }
     rank.reader.reset();
+    if (error.code == Code::kOutOfMemory) return give_memory(rank, error);
     // The drive's errors of then may have waited for the job in a batch that was read ahead.
     return excuse(error, error.code == Code::kIo && !well_for_long(rank.opened_at_ns));
   }
@@ -223,6 +229,7 @@ class Reading {
     if (peak > rank.options.cache_bytes)
       return fmt::format("the reader took {} bytes of memory, and was given {}", peak, rank.options.cache_bytes);
     world_.mark("batch", batch.number());
+    if (batch.size() < expected.size()) world_.mark("skipped samples", batch.number());
     world_.note(fmt::format("rank {}: batch {} of {} samples", rank.options.order.rank, rank.next, batch.size()));
     ++rank.next;
     return {};

@@ -55,6 +55,8 @@ class SimDevice final : public block::BlockDevice {
         disk_.world.mark("slow request", request.offset_bytes);
         due_ns += disk_.world.prng.below(disk_.faults.slow_ns);
       }
+      if (request.op == Op::kWrite && disk_.world.chance(disk_.faults.strike))
+        disk_.world.at(disk_.world.now_ns() + disk_.world.between(1, 100'000), disk_.faults.struck);
       pending_.push_back({request, due_ns});
       disk_.world.expect(due_ns);
     }

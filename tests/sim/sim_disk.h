@@ -1,6 +1,7 @@
 // A simulated drive with a volatile write cache, and BlockDevice handles of it on the world's clock.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -15,6 +16,8 @@ struct DiskFaults {
   double interrupted = 0;  // of a request: EAGAIN, worth another try
   double slow = 0;         // of a request: up to slow_ns more
   std::uint64_t slow_ns = kSecond * 2 / 5;
+  double strike = 0;  // of a write: `struck` is called while it is at the drive
+  std::function<void()> struck = {};
 };
 
 // Faults of what is around the code, that must be found.

@@ -124,7 +124,10 @@ void Stage::begin_faults() {
     return world.chance(0.5) ? most * static_cast<double>(world.prng.below(1000)) / 1000 : 0.0;
   };
   network.faults = {.reset = some(0.002), .flip = some(0.002), .stall = some(0.02), .refuse = some(0.3)};
-  disk->faults = {.error = some(0.002), .interrupted = some(0.02), .slow = some(0.02)};
+  disk->faults = {.error = some(0.002), .interrupted = some(0.02), .slow = some(0.02), .strike = some(0.05)};
+  disk->faults.struck = [this, age = age_] {
+    if (age == age_) kill(*targets_[world.prng.below(targets_.size())]);
+  };
   plan_event();
 }
 
@@ -161,8 +164,7 @@ void Stage::plan_event() {
 }
 
 void Stage::befall(TargetProcess& target) {
-  const std::uint64_t later_ns =
-      world.now_ns() + world.between(10 * kMs, world.chance(0.2) ? 90 * kSecond : 12 * kSecond);
+  const std::uint64_t later_ns = world.now_ns() + draw_pause();
   const auto later = [&](auto what) {
     world.at(later_ns, [this, age = age_, what] {
       if (age == age_) what();
@@ -170,9 +172,7 @@ void Stage::befall(TargetProcess& target) {
   };
   switch (world.prng.below(6)) {
     case 0:
-      world.befell("a target was killed");
-      target.kill();
-      later([&target] { target.start(); });
+      kill(target);
       break;
     case 1:
       world.befell("a target froze");
@@ -200,6 +200,18 @@ void Stage::befall(TargetProcess& target) {
       later([&target] { target.set_ana(nvme::AnaState::kOptimized); });
       break;
   }
+}
+
+std::uint64_t Stage::draw_pause() noexcept {
+  return world.between(10 * kMs, world.chance(0.2) ? 90 * kSecond : 12 * kSecond);
+}
+
+void Stage::kill(TargetProcess& target) {
+  world.befell("a target was killed");
+  target.kill();
+  world.at(world.now_ns() + draw_pause(), [this, &target, age = age_] {
+    if (age == age_) target.start();
+  });
 }
 
 void Stage::fall_silent(TargetProcess& target, std::uint64_t later_ns) {

@@ -52,9 +52,9 @@ class Stage {
   void make_url(unsigned paths);
   void plan_event();
   void befall(TargetProcess& target);
-  void restart_later(TargetProcess& target);
+  std::uint64_t draw_pause() noexcept;
+  void kill(TargetProcess& target);
   void fall_silent(TargetProcess& target, std::uint64_t later_ns);
-  void cut_all();
 
   std::vector<std::unique_ptr<TargetProcess>> targets_;
   std::string url_, drawn_;
