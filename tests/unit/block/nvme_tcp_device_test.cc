@@ -105,6 +105,47 @@ class Worker {
   std::vector<std::size_t> free_;
 };
 
+// ---- a device behind the target that fails on purpose ----
+
+class FailingDevice final : public BlockDevice {
+ public:
+  struct Plan {
+    std::atomic<int> errno_value{0}, times{0};
+  };
+  FailingDevice(std::unique_ptr<BlockDevice> inner, std::shared_ptr<Plan> plan)
+      : inner_(std::move(inner)), plan_(std::move(plan)) {}
+  const Geometry& geometry() const noexcept override { return inner_->geometry(); }
+  const std::string& url() const noexcept override { return inner_->url(); }
+  const std::string& notes() const noexcept override { return inner_->notes(); }
+  const char* engine() const noexcept override { return inner_->engine(); }
+  std::size_t submit(std::span<const Request> requests) noexcept override { return inner_->submit(requests); }
+  std::size_t poll(std::span<Completion> completions) noexcept override {
+    const std::size_t count = inner_->poll(completions);
+    for (std::size_t i = 0; i < count && plan_->times > 0; ++i) {
+      --plan_->times;
+      completions[i].errno_value = plan_->errno_value;
+    }
+    return count;
+  }
+  int wait_descriptor() const noexcept override { return inner_->wait_descriptor(); }
+  std::size_t in_flight() const noexcept override { return inner_->in_flight(); }
+  void register_memory(std::span<std::byte>) noexcept override {}
+
+ private:
+  std::unique_ptr<BlockDevice> inner_;
+  std::shared_ptr<Plan> plan_;
+};
+
+// How the server opens its devices. The wrapper lends no view of the memory: two servers that share it order their
+// accesses by its lock, which the thread sanitizer sees; that a host's commands order them, it does not.
+auto failing(std::shared_ptr<FailingDevice::Plan> plan) {
+  return [plan](const std::string& url, const OpenOptions& options) -> Result<std::unique_ptr<BlockDevice>> {
+    auto inner = open_device(url, options);
+    if (!inner.ok()) return inner;
+    return std::unique_ptr<BlockDevice>(std::make_unique<FailingDevice>(std::move(inner).value(), plan));
+  };
+}
+
 TEST(NvmeTcpDevice, ReadsAndWritesThroughATarget) {
   ServedDevice served;
   served.start();
@@ -178,10 +219,12 @@ TEST(NvmeTcpDevice, WithoutAPathRequestsFailInTime) {
 
 TEST(NvmeTcpDevice, TakesTheOtherPathAndReturnsToTheBetterOne) {
   ServedDevice one;
+  one.options().open_device = failing(std::make_shared<FailingDevice::Plan>());
   one.start();
   ServedDevice other;  // only its server is used: a second path to the bytes of `one`
   other.options().nqn = one.options().nqn;
   other.options().namespaces = {{.url = "mem:" + one.name()}};
+  other.options().open_device = one.options().open_device;
   other.options().ana = nvme::AnaState::kNonOptimized;
   other.start();
   std::string url = one.url(kQuick);
@@ -228,46 +271,10 @@ TEST(NvmeTcpDevice, AnotherNamespaceInItsPlaceIsAnErrorThatSaysSo) {
   EXPECT_THAT(result.error().message, HasSubstr("namespace 1 is now another one"));
 }
 
-// ---- a device behind the target that fails on purpose ----
-
-class FailingDevice final : public BlockDevice {
- public:
-  struct Plan {
-    std::atomic<int> errno_value{0}, times{0};
-  };
-  FailingDevice(std::unique_ptr<BlockDevice> inner, std::shared_ptr<Plan> plan)
-      : inner_(std::move(inner)), plan_(std::move(plan)) {}
-  const Geometry& geometry() const noexcept override { return inner_->geometry(); }
-  const std::string& url() const noexcept override { return inner_->url(); }
-  const std::string& notes() const noexcept override { return inner_->notes(); }
-  const char* engine() const noexcept override { return inner_->engine(); }
-  std::size_t submit(std::span<const Request> requests) noexcept override { return inner_->submit(requests); }
-  std::size_t poll(std::span<Completion> completions) noexcept override {
-    const std::size_t count = inner_->poll(completions);
-    for (std::size_t i = 0; i < count && plan_->times > 0; ++i) {
-      --plan_->times;
-      completions[i].errno_value = plan_->errno_value;
-    }
-    return count;
-  }
-  int wait_descriptor() const noexcept override { return inner_->wait_descriptor(); }
-  std::size_t in_flight() const noexcept override { return inner_->in_flight(); }
-  void register_memory(std::span<std::byte>) noexcept override {}
-
- private:
-  std::unique_ptr<BlockDevice> inner_;
-  std::shared_ptr<Plan> plan_;
-};
-
 TEST(NvmeTcpDevice, StatusDecidesWhetherACommandIsTriedAgain) {
   ServedDevice served;
   auto plan = std::make_shared<FailingDevice::Plan>();
-  served.options().open_device = [plan](const std::string& url,
-                                        const OpenOptions& options) -> Result<std::unique_ptr<BlockDevice>> {
-    auto inner = open_device(url, options);
-    if (!inner.ok()) return inner;
-    return std::unique_ptr<BlockDevice>(std::make_unique<FailingDevice>(std::move(inner).value(), plan));
-  };
+  served.options().open_device = failing(plan);
   served.start();
   const auto device = open(served.url());
   ASSERT_NE(device, nullptr);
