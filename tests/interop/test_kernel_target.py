@@ -141,3 +141,19 @@ def test_a_target_that_stays_away_is_an_error_in_time(dlfs, target, source):
         assert "ctrl_loss_timeout" in str(caught.value)
     finally:
         target.open_target()
+
+
+@pytest.mark.complaints(*LOSS)
+def test_pauses_longer_than_the_keep_alive_time_lose_nothing(dlfs, target):
+    module = pytest.importorskip("dlfs")
+    url = target.url("&keep_alive=2s&data_digest=on")
+    samples = [bytes([number % 251]) * (number % 3000) for number in range(4000)]
+    with module.Writer(url, "data: bytes", overwrite=True) as writer:
+        for number, sample in enumerate(samples):
+            writer.write({"data": sample})
+            if number in (1500, 3999):
+                time.sleep(5)  # nobody looks after the connection while writes are under way: the target drops it
+    run(dlfs, "verify", url)
+    volume = module.mount(url)
+    time.sleep(5)
+    assert [bytes(volume[number]["data"]) for number in range(0, 4000, 97)] == samples[::97]
