@@ -133,8 +133,8 @@ std::expected<ConnectData, std::uint16_t> decode_connect_data(std::span<const st
   std::ranges::copy(connect_data_at::kHostid.of(from.data()), data.hostid.begin());
   data.cntlid = connect_data_at::kCntlid.get(from.data());
   for (const Run& field : {connect_data_at::kSubnqn, connect_data_at::kHostnqn}) {
-    // A host without a name breaks the rules and exists (spdk_nvme_perf with a "ns:" in its address): an allow-list knows
-    // what to do with it.
+    // A host without a name breaks the rules and exists (spdk_nvme_perf with a "ns:" in its address): an allow-list
+    // knows what to do with it.
     const bool nameless = field.offset == connect_data_at::kHostnqn.offset && from[field.offset] == std::byte{0};
     if (!nameless && !valid_nqn(from.data(), field)) return std::unexpected(static_cast<std::uint16_t>(field.offset));
   }

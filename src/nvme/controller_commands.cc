@@ -51,8 +51,8 @@ void ControllerSession::connect(Slot& slot) {
   };
   if (command.record_format != 0) return answer(slot, {StatusCode::kConnectIncompatibleFormat, true});
   if (slot.done != kConnectDataBytes) return answer(slot, {StatusCode::kDataSglLengthInvalid, true});
-  // MQES limits I/O queues (3.1.3.1). A host may ask for a longer Admin Queue than there are slots; one that really puts
-  // so many commands into it is stopped when they run out.
+  // MQES limits I/O queues (3.1.3.1). A host may ask for a longer Admin Queue than there are slots; one that really
+  // puts so many commands into it is stopped when they run out.
   const std::uint32_t longest = command.qid == 0 ? kMaxAdminQueueEntries : options_.max_queue_entries;
   if (command.queue_entries < 2 || command.queue_entries > longest) return refuse({kSqsizeAt, false});
   const auto data = decode_connect_data(std::span<const std::byte, kConnectDataBytes>(slot.buffer, kConnectDataBytes));

@@ -90,8 +90,8 @@ class Engine {
   std::vector<layout::Location> places_;
   Clock::time_point now_{}, last_progress_{};
   Clock::time_point attended_{};  // without a thread: until when the device was looked after
-  std::uint64_t out_ = 0;  // batches published and not returned
-  bool stalled_ = false;   // the planner waits for memory
+  std::uint64_t out_ = 0;         // batches published and not returned
+  bool stalled_ = false;          // the planner waits for memory
   bool planned_all_ = false, ended_ = false;
   std::optional<Error> planner_error_;
 
