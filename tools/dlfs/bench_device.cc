@@ -24,9 +24,10 @@ namespace {
 using Clock = std::chrono::steady_clock;
 using namespace std::chrono_literals;
 
-// After an empty poll, before sleeping: short where others of many requests will come anyway, longer where a single one
-// is waited for.
-constexpr auto kSpin = 5us, kSpinForFew = 50us;
+// After an empty poll, before sleeping. A sleep costs a wake-up, and polling on costs the processor: where the next
+// completions come within kSpinThatPays, polling is the cheaper of the two, and every kProbe-th wait finds out.
+constexpr auto kSpin = 5us, kSpinThatPays = 20us, kSpinForFew = 50us;
+constexpr unsigned kProbe = 16;
 constexpr std::size_t kFew = 4;
 constexpr auto kLongestSleep = 50ms;  // Ctrl-C is looked at as often
 constexpr std::uint32_t kMaxDepth = 65'536;
@@ -94,12 +95,20 @@ class Load {
       submit(allowed, now);
       const std::size_t done = poll(measured);
       now = Clock::now();
-      if (done > 0) heard = now;
+      if (done > 0) {
+        if (waited_ && (!slept_ || spin() == kSpinThatPays)) spinning_pays_ = !slept_;
+        if (waited_) ++waits_;
+        waited_ = slept_ = false;
+        heard = now;
+      } else {
+        waited_ = true;
+      }
       if (now - heard > kPatience && !idle()) return stuck();
       if (done == 0 && (options_.rate > 0 || now - heard > spin())) {
         auto longest = std::min<Clock::duration>(kLongestSleep, end - now);
         if (options_.rate > 0) longest = std::min<Clock::duration>(longest, next_burst - now);
         if (longest > 0ns) device_.wait(longest);
+        slept_ = true;
         now = Clock::now();
         if (options_.rate == 0 && idle()) heard = now;
       }
@@ -125,7 +134,8 @@ class Load {
   Clock::duration spin() const noexcept {
     if (options_.spin_us > 0)
       return std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double, std::micro>(options_.spin_us));
-    return depth_ - free_.size() <= kFew ? kSpinForFew : kSpin;
+    if (depth_ - free_.size() <= kFew) return kSpinForFew;
+    return spinning_pays_ || waits_ % kProbe == 0 ? kSpinThatPays : kSpin;
   }
   Error stuck() {
     new base::Arena(std::move(memory_));  // NOLINT: the device may still write to it
@@ -180,6 +190,8 @@ class Load {
   const DeviceBench& options_;
   base::Arena memory_;
   std::uint64_t places_, next_place_ = 0;
+  unsigned waits_ = 0;
+  bool waited_ = false, slept_ = false, spinning_pays_ = false;
   std::size_t depth_ = 0;
   base::Prng prng_{20260101};
   std::vector<Clock::time_point> started_;
@@ -352,7 +364,7 @@ void add_bench_device(CLI::App& app, Request& request) {
     options->burst = static_cast<std::uint32_t>(n);
   })->default_str("16");
   add_number(*command, "--spin", options->spin_us, 0,
-             "Microseconds to poll before sleeping; 0: 5, or 50 while few I/Os are in flight", "US");
+             "Microseconds to poll before sleeping; 0: 5, 20 where that pays, 50 while few I/Os are in flight", "US");
   command->add_flag("--force", options->force, "Write even where data are");
   command->callback([options, &request] { request.run = [options, &request] { return run(*options, request.json); }; });
 }
