@@ -369,7 +369,8 @@ def _iterable(ids: object) -> Iterable[Any]:
 
 
 def mount(url: Url, *, timeout: float = 30.0, direct: bool = True) -> Volume:
-    """Mounts a volume: a file (``"train.dlfs"``), a block device (``"/dev/nvme1n1"``), or another URL.
+    """Mounts a volume: a file (``"train.dlfs"``), a block device (``"/dev/nvme1n1"``), or a namespace across a
+    network (``"nvme-tcp://10.1.0.7:4420/NQN?nsid=1"``; docs/disaggregate.md lists the options).
 
     Args:
         timeout: seconds that a request to the device may take.

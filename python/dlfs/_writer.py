@@ -42,7 +42,7 @@ class Writer:
     A ``with`` block commits at its end; an exception in it (Ctrl-C too) leaves the destination as it was.
 
     Args:
-        url: the destination, a file or a block device.
+        url: the destination: a file, a block device, or ``nvme-tcp://HOST:PORT/NQN?nsid=1``.
         schema: ``"image: bytes, label: int64"``, a dict of field name to type, or a :class:`dlfs.Schema`; None: taken from the
             first sample: bytes -> bytes, str -> text, int -> int64, float -> float64, complex -> complex128, bool -> bool, an
             array or a PyTorch tensor -> its dtype and shape.

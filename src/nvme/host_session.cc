@@ -381,8 +381,13 @@ void HostSession::terminate(const Fault& reason) {
   const ConstBytes offending = receiver_.header();
   std::ranges::copy(offending, header.begin());
   const bool whole = send_.abandon();
-  fail(make_error(Code::kIo, "the controller broke the protocol: {} (FES {:02X}h, FEI {:X}h)",
-                  fatal_error_name(reason.error), static_cast<unsigned>(reason.error), reason.information));
+  const bool digests = reason.error == FatalError::kUnsupportedParameter && reason.information == kDigestsAt;
+  fail(digests ? make_error(Code::kUnsupported,
+                            "the target does not agree to these digests (header_digest {}, data_digest {}): leave them "
+                            "off, or turn them on there",
+                            options_.header_digest ? "on" : "off", options_.data_digest ? "on" : "off")
+               : make_error(Code::kIo, "the controller broke the protocol: {} (FES {:02X}h, FEI {:X}h)",
+                            fatal_error_name(reason.error), static_cast<unsigned>(reason.error), reason.information));
   // Behind half a PDU nothing else can be said; closing the connection says it all.
   if (whole) send_.push_term(PduType::kH2CTermReq, {reason, ConstBytes(header).first(offending.size())});
 }

@@ -16,6 +16,7 @@ namespace {
 constexpr std::uint32_t kMinBlockBytes = 512, kMaxBlockBytes = 65'536;
 constexpr std::size_t kMaxNamespaces = 1024, kMaxListeners = 64;
 constexpr std::uint32_t kMaxPollers = 64;
+constexpr std::uint32_t kLeastQueueEntries = 32;
 
 // 16 bytes that stay the same for the same words.
 std::array<std::byte, 16> identity_of(std::string_view words, std::uint64_t salt) {
@@ -70,10 +71,11 @@ Result<void> check(const ServerOptions& options) {
     return base::make_error(Code::kInvalidArgument, "a target has 1 to {} pollers, not {}", kMaxPollers,
                             options.pollers);
   }
-  if (options.max_queue_entries < 2 || options.max_queue_entries > 1024 || options.max_queues < 1 ||
+  if (options.max_queue_entries < kLeastQueueEntries || options.max_queue_entries > 1024 || options.max_queues < 1 ||
       options.max_queues > 1024) {
-    return Error{Code::kInvalidArgument,
-                 "a target has queues of 2 to 1024 entries, and 1 to 1024 of them a controller"};
+    return base::make_error(Code::kInvalidArgument,
+                            "a target has queues of {} to 1024 entries, and 1 to 1024 of them a controller",
+                            kLeastQueueEntries);
   }
   for (const std::string* name : {&options.nqn}) {
     if (name->size() > nvme::kMaxNqnBytes || *name == nvme::kDiscoveryNqn || name->find('\0') != std::string::npos) {

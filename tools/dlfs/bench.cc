@@ -257,7 +257,7 @@ Result<int> run(const BenchOptions& options, bool json) {
 
 void add_bench(CLI::App& app, Request& request) {
   auto options = std::make_shared<BenchOptions>();
-  CLI::App* command = add_command(app, request, "bench", "Measure how fast batches are read, beside the bare device",
+  CLI::App* command = add_command(app, request, "bench", "Measure how fast batches are read, beside the bare device (`dlfs bench device` measures that alone)",
                                   "dlfs bench train.dlfs --mode chunk --batch 256 --cache 64MiB --epochs 2");
   add_volume(*command, options->url);
   add_order_options(*command, options->sequence);

@@ -336,7 +336,7 @@ void add_number(CLI::App& command, const char* name, double& value, double least
 void add_bench_device(CLI::App& app, Request& request) {
   auto options = std::make_shared<DeviceBench>();
   CLI::App* command =
-      add_command(app, request, "bench-device", "Measure a bare device of any kind (`dlfs bench device`)",
+      add_command(app, request, "bench-device", "Measure a bare device of any kind; also written `dlfs bench device`",
                   "dlfs bench device nvme-tcp://10.1.0.7/nqn.2026-01.io.example:stor1 --size 4KiB --depth 128");
   command->add_option("URL", options->url, "The device: a file, a block device, nvme-tcp://..., mem:..., null:...")
       ->required()

@@ -36,6 +36,9 @@ CLI::Option* add_count(CLI::App& command, const std::string& name, T& value, con
 }
 // Mode, seed, epoch, batch, ranks, tail, lanes and window: for order and bench.
 void add_order_options(CLI::App& command, SequenceOptions& options);
+// What may stand where a volume is asked for.
+inline constexpr const char* kVolumeUrls =
+    "a file, file:PATH, a block device, or nvme-tcp://HOST[:PORT]/NQN[?nsid=N&...] (man dlfs lists its options)";
 CLI::Option* add_volume(CLI::App& command, std::string& url);
 
 void add_pack(CLI::App& app, Request& request);

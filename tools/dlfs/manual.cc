@@ -10,8 +10,7 @@ namespace {
 // What the option tree does not say.
 constexpr const char* kIntroduction =
     "dlfs packs data sets of many small files into volumes and reads them as shuffled mini-batches. A volume is one "
-    "file, or one block "
-    "device. Nothing is installed in the kernel, and no daemon runs.";
+    "file, one block device, or one NVMe namespace across a network. Nothing is installed in the kernel, and no daemon runs.";
 constexpr const char* kExitCodes[][2] = {
     {"0", "Done. Also when the reader of standard output went away."},
     {"1", "The operation failed, or verify found something."},
@@ -24,6 +23,28 @@ constexpr const char* kFiles =
     "volume stays until then. A "
     "VOLUME.partial that a killed pack left behind is reclaimed by the next pack.";
 constexpr const char* kEnvironment = "TMPDIR: where the list of source files is kept while packing to a block device.";
+
+constexpr const char* kUrls[][2] = {
+    {"PATH, file:PATH", "A file or a block device. A path whose first part holds a colon is written ./PATH."},
+    {"nvme-tcp://HOST[:PORT][,HOST[:PORT]...]/NQN[?OPTION=VALUE&...]",
+     "A namespace of an NVMe/TCP target (port 4420); several hosts are paths to one subsystem. Quote it in a shell."},
+    {"mem:NAME?size=SIZE, null:SIZE",
+     "Memory of this process; a device that reads zeros and forgets writes: for tests and measurements."},
+};
+constexpr const char* kUrlOptions[][2] = {
+    {"nsid=N", "The namespace (default: 1)"},
+    {"hostnqn=NQN, hostid=UUID",
+     "Who this host says that it is (default: /etc/nvme/hostnqn and hostid, else made from /etc/machine-id)"},
+    {"header_digest=on|off, data_digest=on|off", "CRC32C on the wire (default: off)"},
+    {"queues=N", "I/O queues, TCP connections, a path: 1 to 64 (default: 1)"},
+    {"queue_depth=N",
+     "Commands in flight a queue (default: the reader's depth, 128 unless set, divided over the queues)"},
+    {"connect_timeout=TIME", "For one attempt to bring a path up (default: 5s)"},
+    {"keep_alive=TIME", "A peer that is silent for so long is lost; 0: never (default: 10s)"},
+    {"io_timeout=TIME", "One command on one path (default: 30s)"},
+    {"ctrl_loss_timeout=TIME", "Without any usable path, requests fail after this (default: 60s)"},
+    {"reconnect_delay=TIME", "After the first failure; doubles up to 5 s, with jitter (default: 100ms)"},
+};
 
 std::string roff(std::string_view text) {
   std::string out;
@@ -108,6 +129,10 @@ std::string manual_page(const CLI::App& app) {
   for (const CLI::Option* option : app.get_options()) out += option_entry(*option);
   out += ".SH COMMANDS\n";
   for (const CLI::App* command : commands) out += command_section(*command);
+  out += ".SH VOLUMES AND DEVICES\nWhat VOLUME, URL and SPACE may be:\n";
+  for (const auto& [url, meaning] : kUrls) out += fmt::format(".TP\n{}\n{}\n", roff(url), roff(meaning));
+  out += ".PP\nOptions of nvme-tcp: URLs. Times are written 500ms, 10s or 2min:\n";
+  for (const auto& [name, meaning] : kUrlOptions) out += fmt::format(".TP\n{}\n{}.\n", roff(name), roff(meaning));
   out += ".SH EXIT STATUS\n";
   for (const auto& [code, meaning] : kExitCodes) out += fmt::format(".TP\n{}\n{}\n", code, roff(meaning));
   out += fmt::format(".SH FILES\n{}\n.SH ENVIRONMENT\n{}\n", roff(kFiles), roff(kEnvironment));

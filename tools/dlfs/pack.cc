@@ -304,7 +304,7 @@ void add_pack(CLI::App& app, Request& request) {
                    "its relative path as name")
       ->required()
       ->type_name("");
-  command->add_option("VOLUME", options->volume, "Where to pack to: a file, file:PATH or a block device")
+  command->add_option("VOLUME", options->volume, std::string("Where to pack to: ") + kVolumeUrls)
       ->required()
       ->type_name("");
   add_size(*command, "--chunk-size", options->chunk_bytes, "Size of a chunk: a power of two from 64KiB to 16MiB");
