@@ -34,9 +34,19 @@ void set_option(int fd, int level, int option, int value) noexcept {
   setsockopt(fd, level, option, &value, sizeof value);  // each only makes things better
 }
 
+// Within one machine there is no congestion, and a congestion control that paces (BBR, the default of some systems)
+// halves the rate of large reads: docs/performance.md. Reno is in every kernel and open to every user.
+void use_reno(int fd) noexcept {
+  static constexpr std::string_view kName = "reno";
+  setsockopt(fd, IPPROTO_TCP, TCP_CONGESTION, kName.data(), kName.size());
+}
+
 class SystemStream final : public Stream, public HasDescriptor {
  public:
-  explicit SystemStream(int fd) noexcept : fd_(fd) { set_option(fd, IPPROTO_TCP, TCP_NODELAY, 1); }
+  SystemStream(int fd, const Address& peer) noexcept : fd_(fd) {
+    set_option(fd, IPPROTO_TCP, TCP_NODELAY, 1);
+    if (peer.loopback()) use_reno(fd);
+  }
   ~SystemStream() override { close(fd_); }
   int descriptor() const noexcept override { return fd_; }
 
@@ -102,7 +112,7 @@ class SystemListener final : public Listener, public HasDescriptor {
 
   Result<std::unique_ptr<Stream>> accept() override {
     const int fd = accept4(fd_, nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK);
-    if (fd >= 0) return std::unique_ptr<Stream>(std::make_unique<SystemStream>(fd));
+    if (fd >= 0) return std::unique_ptr<Stream>(std::make_unique<SystemStream>(fd, address_of(fd, getpeername)));
     switch (errno) {
       case EMFILE:
       case ENFILE:
@@ -152,7 +162,7 @@ class SystemNetwork final : public Network {
   Result<std::unique_ptr<Stream>> connect(const Address& to) override {
     const int fd = socket(to.family(), SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
     if (fd < 0) return base::errno_error(errno, "cannot make a socket");
-    auto stream = std::make_unique<SystemStream>(fd);
+    auto stream = std::make_unique<SystemStream>(fd, to);
     if (::connect(fd, to.get(), to.length()) != 0 && errno != EINPROGRESS) {
       const int error = errno;
       return base::errno_error(error, fmt::format("cannot connect to {}", to.text()));
