@@ -1,0 +1,40 @@
+"""LitData: chunks of 64 MB written by optimize(), StreamingDataset(shuffle=True), its own StreamingDataLoader."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from .base import Peer, Source, identity
+
+
+class LitData(Peer):
+    key = "litdata"
+    name = "LitData"
+    shuffle = "Chunks of 64 MB in random order, and the samples within each chunk shuffled."
+    mixing = "buffer"
+    requirements = ("litdata", "torch")
+    modules = ("torch.utils.data", "litdata")
+
+    @classmethod
+    def prepare(cls, source: Source, out: Path) -> None:
+        # What optimize() does for each of its worker processes, without starting one.
+        from litdata.streaming import Cache
+
+        cache = Cache(str(out), chunk_bytes="64MB")
+        for i, sample in enumerate(source):
+            cache[i] = sample
+        cache.done()
+        cache.merge()
+
+    def open(self) -> None:
+        import litdata
+
+        self.dataset = litdata.StreamingDataset(str(self.out), shuffle=True, drop_last=False)
+        self.loader = litdata.StreamingDataLoader(self.dataset, batch_size=self.batch, collate_fn=identity)
+
+    def epoch(self, seed: int) -> Iterator[list[bytes]]:
+        return iter(self.loader)  # the loader counts the epochs and shuffles each anew
+
+
+PEERS = (LitData,)
