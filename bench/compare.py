@@ -12,6 +12,7 @@ import json
 import shutil
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -41,11 +42,13 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--rounds", type=int, help="interleaved repetitions (default: 3; --quick: 1)")
     parser.add_argument("--seconds", type=float, help="the most that one measurement takes; slower peers draw part of an epoch (default: 2; --quick: 1)")
     parser.add_argument("--set-mib", type=int, help="the most that one data set takes, in MiB (default: 1024; --quick: 128)")
+    parser.add_argument("--most-samples", type=int, help="the most samples of a data set")
     parser.add_argument("--opening-samples", type=int, help="samples of the set that is only opened (default: 1000000; --quick: 100000)")
     parser.add_argument("--work", type=Path, default=plans.ROOT / "build/bench/work", help="where the data sets lie: on the device to measure (default: build/bench/work)")
     parser.add_argument("--out", type=Path, default=plans.ROOT / "build/bench", help="where compare.json and report.html go (default: build/bench)")
     parser.add_argument("--dlfs", type=Path, default=plans.ROOT / "build/release/bin/dlfs", help="the dlfs command (default: build/release/bin/dlfs)")
     parser.add_argument("--keep", action="store_true", help="keep the data sets and layouts, and use those that are there")
+    parser.add_argument("--keep-cache", action="store_true", help="do not drop the page cache: the cold figures are not cold then")
     parser.add_argument("--report", type=Path, metavar="JSON", help="measure nothing: write the report from this file")
     return parser.parse_args()
 
@@ -64,6 +67,8 @@ def make_plan(arguments: argparse.Namespace) -> plans.Plan:
     quick = arguments.quick
     set_bytes = arguments.set_mib * (1 << 20) if arguments.set_mib else plans.QUICK_BYTES if quick else plans.FULL_BYTES
     sets = plans.known_sets(set_bytes, quick)
+    if arguments.most_samples:
+        sets = {name: replace(each, count=min(each.count, arguments.most_samples)) for name, each in sets.items()}
     names = choose(arguments.sets, list(sets), list(plans.QUICK_SETS) if quick else list(sets), "data set")
     every = list(all_peers())
     usual = [key for key in every if not (quick and key in plans.QUICK_LEAVES_OUT)]
@@ -80,6 +85,7 @@ def make_plan(arguments: argparse.Namespace) -> plans.Plan:
         quick=quick,
         archive=plans.find_archive(),
         keep=arguments.keep,
+        keep_cache=arguments.keep_cache,
         parts=tuple(choose(arguments.parts, list(parts), list(parts), "part")),
     )
     if plan.archive is None and "jpeg" in names:
@@ -127,7 +133,7 @@ def run(plan: plans.Plan) -> dict[str, Any]:
     begin = time.time()
     results: dict[str, Any] = {
         "version": 1, "started": time.strftime("%Y-%m-%d %H:%M:%S %Z"), "quick": plan.quick, "command": " ".join(["bench/compare.py", *sys.argv[1:]]),
-        "batch": plan.batch, "rounds": plan.rounds, "seconds": plan.seconds, "cache": measure.cache_method(),
+        "batch": plan.batch, "rounds": plan.rounds, "seconds": plan.seconds, "cache": "not dropped: these figures are not cold" if plan.keep_cache else measure.cache_method(),
         "environment": environment.describe(plan.work, plan.dlfs, plans.ROOT), "peers": describe_peers(plan),
         "sets": [], "runs": [], "checks": [], "device": [], "native": [], "ranks": [], "opening": [], "engine": [],
         "failures": [], "notes": list(plan.skipped),

@@ -36,6 +36,7 @@ class Job:
     batch: int = 256
     seconds: float = 5.0
     deadline_s: float = 600.0
+    keep_cache: bool = False
     extra: dict[str, Any] = field(default_factory=dict)
 
     def text(self) -> str:
@@ -116,7 +117,7 @@ def run(job: Job) -> dict[str, Any]:
     """One measurement. Raises MeasureError."""
     started = Started(job)
     try:
-        if job.state == "cold":
+        if job.state == "cold" and not job.keep_cache:
             drop_caches([job.out])
         elif job.state == "warm":
             fill_cache(job.out)
@@ -203,7 +204,8 @@ def run_ranks(jobs: list[Job]) -> dict[str, Any]:
         for job in jobs:
             job.extra["at"] = begin
             started.append(Started(job))
-        drop_caches([jobs[0].out])
+        if not jobs[0].keep_cache:
+            drop_caches([jobs[0].out])
         if time.time() > begin:
             raise MeasureError("the ranks did not start in time")
         for each in started:

@@ -28,6 +28,7 @@ class Plan:
     batch: int = 256
     dlfs_repeats: int = 3
     keep: bool = False
+    keep_cache: bool = False
     parts: tuple[str, ...] = ("peers", "device", "ranks", "open")
     skipped: list[str] = field(default_factory=list)
 

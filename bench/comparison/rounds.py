@@ -106,7 +106,7 @@ class SetRun:
         unchecked = not any(c["set"] == self.spec.name and c["peer"] == peer.key for c in self.results["checks"])
         job = measure.Job(
             peer.key, self.out(peer), state, seed=1 + 10 * number, batch=self.plan.batch, seconds=self.plan.seconds,
-            extra={"check": True} if unchecked else {},
+            keep_cache=self.plan.keep_cache, extra={"check": True} if unchecked else {},
         )  # fmt: skip
         try:
             row = measure.run(job)
@@ -170,7 +170,8 @@ class SetRun:
             self.results["notes"].append(str(error))
 
     def _native(self, number: int, mode: str) -> None:
-        measure.drop_caches([self.volume.parent])
+        if not self.plan.keep_cache:
+            measure.drop_caches([self.volume.parent])
         try:
             out = device.dlfs_bench(self.plan.dlfs, self.volume, mode)
         except device.ToolError as error:
@@ -190,7 +191,7 @@ class SetRun:
                     jobs = [
                         measure.Job(
                             f"dlfs-{mode}", self.folder / "dlfs-chunk", "cold", seed=3 + number, batch=self.plan.batch,
-                            seconds=self.plan.seconds, extra={"attributes": {"rank": rank, "ranks": ranks}},
+                            seconds=self.plan.seconds, keep_cache=self.plan.keep_cache, extra={"attributes": {"rank": rank, "ranks": ranks}},
                         )  # fmt: skip
                         for rank in range(ranks)
                     ]
@@ -215,7 +216,7 @@ class SetRun:
                 if "cold" not in peer.states:
                     continue
                 try:
-                    row = measure.run(measure.Job(peer.key, self.out(peer), "cold", seconds=0.0, batch=self.plan.batch))
+                    row = measure.run(measure.Job(peer.key, self.out(peer), "cold", seconds=0.0, batch=self.plan.batch, keep_cache=self.plan.keep_cache))
                 except measure.MeasureError as error:
                     self._failure(peer.key, f"opening: {error}")
                     continue
