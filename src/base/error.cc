@@ -148,5 +148,10 @@ std::string escape(std::string_view bytes) {
   return out;
 }
 
+std::string shorten(std::string_view bytes) {
+  constexpr std::size_t kMost = 256;
+  return bytes.size() <= kMost ? escape(bytes) : escape(bytes.substr(0, kMost)) + "...";
+}
+
 }  // namespace base
 }  // namespace dlfs

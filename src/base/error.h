@@ -23,5 +23,7 @@ Error errno_error(int errno_value, std::string sentence);
 
 // A sample name or path made printable: control characters, invalid UTF-8 and backslashes become \xNN.
 std::string escape(std::string_view bytes);
+// The same for what somebody else chose the length of: at most 256 bytes of it, "..." in place of the rest.
+std::string shorten(std::string_view bytes);
 
 }  // namespace dlfs::base

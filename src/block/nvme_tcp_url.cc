@@ -22,7 +22,7 @@ constexpr std::uint64_t kMaxMilliseconds = 24ull * 3600 * 1000;
 
 template <class... Args>
 Error wrong(std::string_view text, fmt::format_string<Args...> format, Args&&... args) {
-  return base::make_error(Code::kInvalidArgument, "device URL '{}': {}", base::escape(text),
+  return base::make_error(Code::kInvalidArgument, "device URL '{}': {}", base::shorten(text),
                           fmt::format(format, std::forward<Args>(args)...));
 }
 
@@ -96,7 +96,7 @@ Result<std::uint64_t> parse_number(std::string_view text, std::string_view key, 
   std::uint64_t number = 0;
   const auto [end, status] = std::from_chars(value.data(), value.data() + value.size(), number);
   if (value.empty() || status != std::errc() || end != value.data() + value.size() || number < low || number > high) {
-    return wrong(text, "{} must be a whole number from {} to {}, not '{}'", key, low, high, base::escape(value));
+    return wrong(text, "{} must be a whole number from {} to {}, not '{}'", key, low, high, base::shorten(value));
   }
   return number;
 }
@@ -110,7 +110,7 @@ Result<milliseconds> parse_time(std::string_view text, std::string_view key, std
   if (value.empty() || status != std::errc() || factor == 0 || number > kMaxMilliseconds / factor ||
       (number == 0 && !zero)) {
     return wrong(text, "{} must be a time such as 500ms, 10s or 2min{}, not '{}'", key, zero ? " (0: none)" : "",
-                 base::escape(value));
+                 base::shorten(value));
   }
   return milliseconds(number * factor);
 }
@@ -118,7 +118,7 @@ Result<milliseconds> parse_time(std::string_view text, std::string_view key, std
 Result<bool> parse_switch(std::string_view text, std::string_view key, std::string_view value) {
   if (value == "1" || value == "on" || value == "true" || value.empty()) return true;
   if (value == "0" || value == "off" || value == "false") return false;
-  return wrong(text, "{} must be on or off, not '{}'", key, base::escape(value));
+  return wrong(text, "{} must be on or off, not '{}'", key, base::shorten(value));
 }
 
 struct TimeOption {
@@ -168,7 +168,7 @@ Result<void> parse_option(std::string_view text, std::string_view key, const std
     url.hostid = *uuid;
     return {};
   }
-  return wrong(text, "unknown option '{}'; there are {}", base::escape(key), kOptions);
+  return wrong(text, "unknown option '{}'; there are {}", base::shorten(key), kOptions);
 }
 
 Result<void> parse_query(std::string_view text, std::string_view query, NvmeTcpUrl& url) {
@@ -179,9 +179,9 @@ Result<void> parse_query(std::string_view text, std::string_view query, NvmeTcpU
     query = end == std::string_view::npos ? std::string_view() : query.substr(end + 1);
     const std::size_t equals = option.find('=');
     const std::string_view key = option.substr(0, equals);
-    if (!seen.insert(key).second) return wrong(text, "option '{}' is given twice", base::escape(key));
+    if (!seen.insert(key).second) return wrong(text, "option '{}' is given twice", base::shorten(key));
     const auto value = unescape(equals == std::string_view::npos ? std::string_view() : option.substr(equals + 1));
-    if (!value) return wrong(text, "the value of '{}' has a '%' without two hexadecimal digits", base::escape(key));
+    if (!value) return wrong(text, "the value of '{}' has a '%' without two hexadecimal digits", base::shorten(key));
     DLFS_TRY(parse_option(text, key, *value, url));
   }
   return {};
@@ -232,28 +232,27 @@ std::array<std::byte, 16> machine_uuid(std::string_view etc) {
 }  // namespace
 
 Result<NvmeTcpUrl> parse_nvme_tcp_url(std::string_view text) {
-  const std::string_view shown = text.substr(0, 256);
   if (!text.starts_with(kScheme)) {
-    return wrong(shown, "write nvme-tcp://HOST:PORT/NQN?nsid=1");
+    return wrong(text, "write nvme-tcp://HOST:PORT/NQN?nsid=1");
   }
-  if (text.size() > kMaxUrlBytes) return wrong(shown, "longer than {} bytes", kMaxUrlBytes);
+  if (text.size() > kMaxUrlBytes) return wrong(text, "longer than {} bytes", kMaxUrlBytes);
   std::string_view rest = text.substr(kScheme.size());
   const std::size_t slash = rest.find('/');
   if (slash == std::string_view::npos) {
-    return wrong(shown, "no '/NQN' behind the host; `dlfs discover {}` lists the NQNs that are there",
-                 base::escape(rest.substr(0, rest.find('?'))));
+    return wrong(text, "no '/NQN' behind the host; `dlfs discover {}` lists the NQNs that are there",
+                 base::shorten(rest.substr(0, rest.find('?'))));
   }
   NvmeTcpUrl url;
-  DLFS_TRY(parse_paths(shown, rest.substr(0, slash), url));
+  DLFS_TRY(parse_paths(text, rest.substr(0, slash), url));
   rest.remove_prefix(slash + 1);
   const std::size_t mark = rest.find('?');
   const auto subnqn = unescape(rest.substr(0, mark));
   if (!subnqn || !is_nqn(*subnqn)) {
-    return wrong(shown, "the NQN behind the host must be 1 to {} printable characters ('%' is written %25, '?' %3F)",
+    return wrong(text, "the NQN behind the host must be 1 to {} printable characters ('%' is written %25, '?' %3F)",
                  nvme::kMaxNqnBytes);
   }
   url.subnqn = *subnqn;
-  if (mark != std::string_view::npos) DLFS_TRY(parse_query(shown, rest.substr(mark + 1), url));
+  if (mark != std::string_view::npos) DLFS_TRY(parse_query(text, rest.substr(mark + 1), url));
   return url;
 }
 

@@ -34,12 +34,12 @@ Result<Url> parse_file(std::string_view text, std::string_view path) {
   if (path.starts_with("//")) {
     if (!path.starts_with("///")) {
       return base::make_error(Code::kInvalidArgument, "device URL '{}' names a host; write file:/PATH for a local file",
-                              base::escape(text));
+                              base::shorten(text));
     }
     path.remove_prefix(2);
   }
   if (path.empty()) {
-    return base::make_error(Code::kInvalidArgument, "device URL '{}' has no path; write file:PATH", base::escape(text));
+    return base::make_error(Code::kInvalidArgument, "device URL '{}' has no path; write file:PATH", base::shorten(text));
   }
   return Url{.scheme = Scheme::kFile, .path = std::string(path)};
 }
@@ -47,14 +47,14 @@ Result<Url> parse_file(std::string_view text, std::string_view path) {
 Result<std::uint64_t> size_option(std::string_view text, std::string_view value) {
   auto number = parse_size(value);
   if (number.ok()) return number;
-  return base::make_error(Code::kInvalidArgument, "device URL '{}': {}", base::escape(text), number.error().message);
+  return base::make_error(Code::kInvalidArgument, "device URL '{}': {}", base::shorten(text), number.error().message);
 }
 
 Result<void> parse_block(std::string_view text, std::string_view value, Url& url) {
   DLFS_TRY_ASSIGN(const std::uint64_t number, size_option(text, value));
   if (!std::has_single_bit(number) || number > 65536) {
     return base::make_error(Code::kInvalidArgument, "device URL '{}': block must be a power of two up to 64KiB",
-                            base::escape(text));
+                            base::shorten(text));
   }
   url.block_bytes = static_cast<std::uint32_t>(number);
   return {};
@@ -76,14 +76,14 @@ Result<void> parse_options(std::string_view text, std::string_view query, Url& u
       DLFS_TRY_ASSIGN(url.size_bytes, size_option(text, value));
     } else {
       return base::make_error(Code::kInvalidArgument, "device URL '{}' has an unknown option '{}'; {}",
-                              base::escape(text), base::escape(key),
+                              base::shorten(text), base::shorten(key),
                               memory ? "mem: takes size and block" : "null: takes block");
     }
   }
   if (url.size_bytes % url.block_bytes != 0) {
     return base::make_error(Code::kInvalidArgument,
                             "device URL '{}': the size must be a multiple of the block size, {} bytes",
-                            base::escape(text), url.block_bytes);
+                            base::shorten(text), url.block_bytes);
   }
   return {};
 }
@@ -100,7 +100,7 @@ Result<Url> parse_memory(std::string_view text, std::string_view rest) {
     return base::make_error(Code::kInvalidArgument,
                             "device URL '{}' needs a name of 1 to {} letters, digits, '.', '_', '-' or '/'; write "
                             "mem:NAME?size=1GiB",
-                            base::escape(text), kMaxNameBytes);
+                            base::shorten(text), kMaxNameBytes);
   }
   Url url{.scheme = Scheme::kMemory, .path = std::string(name)};
   DLFS_TRY(parse_options(text, query, url));
@@ -121,7 +121,7 @@ Result<Url> parse_url(std::string_view text) {
   if (text.empty()) return base::make_error(Code::kInvalidArgument, "the device URL is empty; give {}", kKnown);
   if (text.find('\0') != std::string_view::npos) {
     return base::make_error(Code::kInvalidArgument, "device URL '{}' holds a NUL byte; no file has such a name",
-                            base::escape(text));
+                            base::shorten(text));
   }
   const std::string scheme = scheme_of(text);
   if (scheme.empty()) return Url{.scheme = Scheme::kFile, .path = std::string(text)};
@@ -132,7 +132,7 @@ Result<Url> parse_url(std::string_view text) {
   if (scheme == "nvme-tcp") return Url{.scheme = Scheme::kNvmeTcp, .path = std::string(text)};
   return base::make_error(Code::kInvalidArgument,
                           "device URL '{}' has the unknown scheme '{}:'; give {} (a file of that name is written ./{})",
-                          base::escape(text), scheme, kKnown, base::escape(text));
+                          base::shorten(text), base::shorten(scheme), kKnown, base::shorten(text));
 }
 
 Result<std::uint64_t> parse_size(std::string_view text) {
@@ -156,11 +156,11 @@ Result<std::uint64_t> parse_size(std::string_view text) {
   const auto* unit = std::find_if(kUnits.begin(), kUnits.end(), [&](const Unit& u) { return u.name == suffix; });
   if (status == std::errc::invalid_argument || (status == std::errc() && unit == kUnits.end())) {
     return base::make_error(Code::kInvalidArgument,
-                            "'{}' is not a size; write a whole number with KiB, MiB, GiB or TiB", base::escape(text));
+                            "'{}' is not a size; write a whole number with KiB, MiB, GiB or TiB", base::shorten(text));
   }
   if (status != std::errc() || number > std::numeric_limits<std::int64_t>::max() / unit->factor || number == 0) {
     return base::make_error(Code::kInvalidArgument, "the size '{}' is out of range; it must be from 1 byte to 8 EiB",
-                            base::escape(text));
+                            base::shorten(text));
   }
   return number * unit->factor;
 }

@@ -16,7 +16,7 @@ namespace {
 Error not_an_endpoint(std::string_view text) {
   return base::make_error(Code::kInvalidArgument,
                           "'{}' is not a HOST:PORT; write for example 10.1.0.7:4420, [fe80::1]:4420 or stor1:4420",
-                          base::escape(text));
+                          base::shorten(text));
 }
 
 constexpr std::size_t kMaxHostBytes = 253;  // of a name in the DNS; numbers are shorter
@@ -47,7 +47,7 @@ Result<Endpoint> parse_endpoint(std::string_view text, std::uint16_t default_por
     if (colon != std::string_view::npos && rest.find(':', colon + 1) != std::string_view::npos) {
       return base::make_error(Code::kInvalidArgument,
                               "'{}' has more than one colon; write an IPv6 address in brackets: [{}]:{}",
-                              base::escape(text), base::escape(text), default_port == 0 ? 4420 : default_port);
+                              base::shorten(text), base::shorten(text), default_port == 0 ? 4420 : default_port);
     }
     endpoint.host = rest.substr(0, colon);
     rest = colon == std::string_view::npos ? std::string_view() : rest.substr(colon);
@@ -62,7 +62,7 @@ Result<Endpoint> parse_endpoint(std::string_view text, std::uint16_t default_por
   const auto [end, status] = std::from_chars(rest.data(), rest.data() + rest.size(), endpoint.port);
   if (rest.empty() || status != std::errc() || end != rest.data() + rest.size()) {
     return base::make_error(Code::kInvalidArgument, "'{}' has no port number from 0 to 65535 behind the colon",
-                            base::escape(text));
+                            base::shorten(text));
   }
   return endpoint;
 }
@@ -79,7 +79,7 @@ Result<Address> Address::from_number(std::string_view host, std::uint16_t port) 
   addrinfo* found = nullptr;
   const std::string name(host);
   if (getaddrinfo(name.c_str(), std::to_string(port).c_str(), &hints, &found) != 0) {
-    return base::make_error(Code::kInvalidArgument, "'{}' is not an IPv4 or IPv6 address", base::escape(host));
+    return base::make_error(Code::kInvalidArgument, "'{}' is not an IPv4 or IPv6 address", base::shorten(host));
   }
   Address address(found->ai_addr, found->ai_addrlen);
   freeaddrinfo(found);

@@ -42,7 +42,8 @@ struct Buffer {
   MemoryPool::Block block;                         // its own, when `shared` is null
   SharedBlock* shared = nullptr;
 
-  // Which records to verify: the slots [slot_begin, slot_end), or when that is empty, `records`.
+  // Which records to verify: the slots [slot_begin, slot_end), listed in `records` or not; or when that is empty,
+  // `records`.
   std::uint64_t slot_begin = 0, slot_end = 0;
   std::vector<RecordRef> records;
   std::vector<BadRecord> bad;  // empty unless something is wrong
@@ -56,7 +57,8 @@ struct Buffer {
   bool beyond_limit = false;  // the one sample larger than the whole limit
 
   // As a part of the cache.
-  bool cached = false;  // found by find(); else it belongs to the batches that were planned with it
+  bool cached = false;    // found by find(); else it belongs to the batches that were planned with it
+  std::uint64_t key = 0;  // under which it is found: its unit in chunk mode, else its chunk
   Buffer* next_in_chunk = nullptr;
   std::uint64_t unit = 0;           // chunk mode
   std::uint64_t epoch = 0;          // relative number of the epoch that drew from it last

@@ -19,7 +19,26 @@ Buffer* Cache::find(std::uint64_t address, std::uint64_t length) const noexcept 
   return buffer;
 }
 
+Buffer* Cache::find_slot(std::uint64_t key, std::uint64_t slot) const noexcept {
+  Buffer* buffer = map_.find(key);
+  while (buffer != nullptr && (slot < buffer->slot_begin || slot >= buffer->slot_end)) buffer = buffer->next_in_chunk;
+  return buffer;
+}
+
 // ---- buffers ----
+
+void Cache::lend_records(Buffer& buffer) {
+  if (buffer.records.capacity() != 0 || spare_records_.empty()) return;
+  buffer.records = std::move(spare_records_.back());
+  spare_records_.pop_back();
+}
+
+void Cache::drop_records(Buffer& buffer) {
+  if (buffer.records.capacity() == 0) return;
+  buffer.records.clear();
+  spare_records_.push_back(std::move(buffer.records));
+  buffer.records = {};
+}
 
 Buffer* Cache::new_buffer() {
   if (spare_.empty()) {
@@ -36,7 +55,7 @@ void Cache::free_buffer(Buffer& buffer) {
   forget(buffer);
   release_memory(buffer);
   buffer.slot_begin = buffer.slot_end = 0;
-  buffer.records.clear();
+  drop_records(buffer);
   buffer.bad.clear();
   buffer.bad_sorted = 0;
   buffer.waiters.clear();
@@ -72,13 +91,13 @@ void Cache::drop_user(SharedBlock* shared) noexcept {
 
 void Cache::forget(Buffer& buffer) noexcept {
   if (!buffer.cached) return;
-  map_.remove(chunk_of(buffer.covers_begin), &buffer);
+  map_.remove(buffer.key, &buffer);
   cached_bytes_ -= buffer.block.bytes;
   buffer.cached = false;
   buffer.draws_left = 0;
 }
 
-Buffer* Cache::add_cached(std::uint64_t begin, std::uint64_t end, std::uint64_t covers_begin,
+Buffer* Cache::add_cached(std::uint64_t key, std::uint64_t begin, std::uint64_t end, std::uint64_t covers_begin,
                           std::uint64_t covers_end) {
   MemoryPool::Block block;
   if (!allocate(end - begin, block)) return nullptr;
@@ -91,7 +110,8 @@ Buffer* Cache::add_cached(std::uint64_t begin, std::uint64_t end, std::uint64_t 
   buffer->memory = block.data;
   buffer->cached = true;
   buffer->last_draw = clock_;
-  map_.add(chunk_of(covers_begin), buffer);
+  buffer->key = key;
+  map_.add(key, buffer);
   cached_bytes_ += block.bytes;
   return buffer;
 }
@@ -161,6 +181,7 @@ void Cache::settle(Buffer& buffer, std::uint64_t next_use) {
   if (!buffer.cached) return free_buffer(buffer);
   if (buffer.draws_left > 0) return;
   if (next_use == kNeverUsed || !buffer.bad.empty()) return free_buffer(buffer);
+  drop_records(buffer);  // listed again when it is drawn from again
   if (next_use == kUnknown) {
     ++untracked_;
     return;

@@ -21,13 +21,19 @@ class Cache {
   // middle).
   Cache(MemoryPool& pool, std::uint32_t chunk_bytes, std::uint64_t bump_block_bytes, std::uint64_t stale_draws);
 
-  // The buffer that holds the record whole, or null.
+  // The buffer that holds the record whole, or null. Its key is the record's chunk.
   Buffer* find(std::uint64_t address, std::uint64_t length) const noexcept;
   std::uint64_t chunk_of(std::uint64_t address) const noexcept { return address >> chunk_shift_; }
+  // The buffer with this key whose slots hold `slot`, or null.
+  Buffer* find_slot(std::uint64_t key, std::uint64_t slot) const noexcept;
 
-  // A buffer with memory of its own for [begin, end) that find() will see, or null when there is no room after
+  // A buffer with memory of its own for [begin, end) that is found under `key`, or null when there is no room after
   // eviction.
-  Buffer* add_cached(std::uint64_t begin, std::uint64_t end, std::uint64_t covers_begin, std::uint64_t covers_end);
+  Buffer* add_cached(std::uint64_t key, std::uint64_t begin, std::uint64_t end, std::uint64_t covers_begin,
+                     std::uint64_t covers_end);
+  // Memory for a buffer's records comes from here and goes back here: few buffers need theirs at the same time.
+  void lend_records(Buffer& buffer);
+  void drop_records(Buffer& buffer);
   // Buffers that only the batches planned with them use. All or none: nothing changes when it returns false.
   struct Range {
     std::uint64_t begin = 0, end = 0;
@@ -89,6 +95,7 @@ class Cache {
   bool beyond_limit_in_use_ = false, desperate_ = false;
   std::vector<std::unique_ptr<Buffer>> all_;
   std::vector<Buffer*> spare_;
+  std::vector<std::vector<RecordRef>> spare_records_;
   ChunkMap map_;
   std::vector<Idle> idle_;  // a heap, the furthest next use on top; outdated entries are skipped
   std::uint64_t next_stamp_ = 1, untracked_cursor_ = 0, untracked_ = 0;

@@ -240,7 +240,7 @@ void Engine::on_fetched(const Fetched& fetched) {
 void Engine::on_failed(Buffer& buffer, const Fetched& fetched) {
   if (fetched.code == Code::kTimedOut) ++buffer.abandoned;
   const bool dead = fetched.code == Code::kTimedOut || fetched.code == Code::kDeviceLost;
-  if (buffer.records.empty()) list_records(buffer);
+  if (buffer.records.empty()) planner_.list_records(buffer);
   if (fetched.record == Fetcher::kWhole && buffer.records.size() > 1 && !dead) return planner_.read_singly(buffer);
   for (std::uint32_t i = 0; i < buffer.records.size(); ++i) {
     if (fetched.record != Fetcher::kWhole && fetched.record != i) continue;
@@ -249,23 +249,6 @@ void Engine::on_failed(Buffer& buffer, const Fetched& fetched) {
                           fetched.device_offset, fetched.length});
   }
   if (dead) cache_.forget(buffer);  // a later batch tries again
-}
-
-void Engine::list_records(Buffer& buffer) {
-  look_up(buffer);
-  for (std::size_t i = 0; i < ids_.size(); ++i)
-    buffer.records.push_back({places_[i].address_bytes, places_[i].length_bytes, ids_[i]});
-}
-
-// Ids and places of the records in the buffer's slots.
-void Engine::look_up(const Buffer& buffer) {
-  const directory::Directory& directory = volume_->directory();
-  ids_.clear();
-  for (std::uint64_t slot = buffer.slot_begin; slot < buffer.slot_end; ++slot) {
-    ids_.push_back(directory.id_of(Slot{static_cast<std::uint32_t>(slot)}).value);
-  }
-  places_.resize(ids_.size());
-  directory.locations(ids_, places_);
 }
 
 void Engine::arrive(Buffer& buffer) {
@@ -283,13 +266,10 @@ void Engine::arrive(Buffer& buffer) {
 
 void Engine::verify(Buffer& buffer) {
   const Clock::time_point begin = Clock::now();
-  if (buffer.records.empty()) {
-    look_up(buffer);
-    for (std::size_t i = 0; i < ids_.size(); ++i)
-      verify_record(buffer, {places_[i].address_bytes, places_[i].length_bytes, ids_[i]});
-  } else {
-    for (const RecordRef& record : buffer.records) verify_record(buffer, record);
-  }
+  const bool listed = !buffer.records.empty();
+  if (!listed) planner_.list_records(buffer);
+  for (const RecordRef& record : buffer.records) verify_record(buffer, record);
+  if (!listed) cache_.drop_records(buffer);
   channel_->counters().verify.add(Clock::now() - begin);
 }
 

@@ -59,8 +59,6 @@ class Engine {
 
   void on_fetched(const Fetched& fetched);
   void on_failed(Buffer& buffer, const Fetched& fetched);
-  void list_records(Buffer& buffer);
-  void look_up(const Buffer& buffer);
   void arrive(Buffer& buffer);
   void verify(Buffer& buffer);
   void verify_record(Buffer& buffer, const RecordRef& record);
@@ -86,8 +84,6 @@ class Engine {
   Fifo<BatchBody*> line_;  // drawn, not published
   std::vector<Fetched> done_;
   std::vector<layout::FieldValue> scratch_;
-  std::vector<std::uint32_t> ids_;
-  std::vector<layout::Location> places_;
   Clock::time_point now_{}, last_progress_{};
   Clock::time_point attended_{};  // without a thread: until when the device was looked after
   std::uint64_t out_ = 0;         // batches published and not returned

@@ -16,6 +16,7 @@ namespace {
 // was earned.
 constexpr std::uint64_t kRequestCostBytes = 4u << 10;
 constexpr std::uint64_t kFirstCreditBytes = 16u << 20;
+constexpr std::size_t kAhead = 8;            // draws whose memory is fetched before they are planned
 constexpr std::size_t kGroupSamples = 1024;  // planned together, so that neighbours on the media meet
 constexpr std::size_t kGroupBatches = 8;
 constexpr std::uint64_t kLeastDegraded = 8;    // batches planned sample-wise after chunk mode ran out of memory,
@@ -143,7 +144,11 @@ BatchBody* Planner::draw(Fifo<BatchBody*>& line) {
   if (walk_.relative() != relative_epoch_) end_epoch();
   const std::size_t size = body->draws.size();
   body->serial = next_serial_++;
-  look_up(*body);
+  if (lists_pieces()) {
+    body->ids.resize(size);
+  } else {
+    look_up(*body);
+  }
   body->records.resize(size);
   body->sources.resize(size);
   line.push(body);
@@ -177,6 +182,7 @@ Planner::Step Planner::step(Fifo<BatchBody*>& line, std::size_t room) {
 
 Planner::Step Planner::plan_batch_by_piece(BatchBody& body) {
   while (body.resolved < body.draws.size()) {
+    if (body.resolved + kAhead < body.draws.size()) prefetch(body.draws[body.resolved + kAhead]);
     if (!plan_piece(body, body.resolved)) return Step::kNoMemory;
     ++body.resolved;
   }
@@ -186,13 +192,20 @@ Planner::Step Planner::plan_batch_by_piece(BatchBody& body) {
   return Step::kPlanned;
 }
 
+// The draw's record in the list of its piece, which a batch ago was used last.
+void Planner::prefetch(const order::Draw& draw) const noexcept {
+  const Buffer* buffer = cache_.find_slot(draw.unit, draw.index);
+  if (buffer != nullptr && !buffer->records.empty())
+    __builtin_prefetch(&buffer->records[draw.index - buffer->slot_begin]);
+}
+
 bool Planner::plan_piece(BatchBody& body, std::size_t i) {
   const order::Draw& draw = body.draws[i];
-  const layout::Location& at = body.places[i];
-  Buffer* buffer = cache_.find(at.address_bytes, at.length_bytes);
+  Buffer* buffer = cache_.find_slot(draw.unit, draw.index);
   if (buffer == nullptr) {
-    buffer = policy_.whole_units ? fetch_slots(directory_.first_slot(draw.unit), directory_.first_slot(draw.unit + 1))
-                                 : fetch_slots(draw.piece_begin, draw.piece_end);
+    buffer = policy_.whole_units
+                 ? fetch_slots(draw.unit, directory_.first_slot(draw.unit), directory_.first_slot(draw.unit + 1))
+                 : fetch_slots(draw.unit, draw.piece_begin, draw.piece_end);
     if (buffer == nullptr) return false;
     buffer->unit = draw.unit;
     buffer->epoch = body.relative_epoch;
@@ -204,13 +217,32 @@ bool Planner::plan_piece(BatchBody& body, std::size_t i) {
   }
   if (buffer->from_earlier_epoch) Counters::add(channel_.counters().cache_hits, 1);
   cache_.note_draw(*buffer);
-  use(body, i, *buffer);
+  if (policy_.whole_units) {
+    use(body, i, *buffer, body.places[i].address_bytes, body.places[i].length_bytes);
+    return true;
+  }
+  if (buffer->records.empty()) list_records(*buffer);
+  const RecordRef& record = buffer->records[draw.index - buffer->slot_begin];
+  body.ids[i] = record.id;
+  use(body, i, *buffer, record.address, record.length);
   return true;
 }
 
-void Planner::use(BatchBody& body, std::size_t i, Buffer& buffer) {
-  const layout::Location& at = body.places[i];
-  body.records[i] = {buffer.at(at.address_bytes), at.length_bytes};
+void Planner::list_records(Buffer& buffer) {
+  ids_.clear();
+  for (std::uint64_t slot = buffer.slot_begin; slot < buffer.slot_end; ++slot) {
+    ids_.push_back(directory_.id_of(Slot{static_cast<std::uint32_t>(slot)}).value);
+  }
+  places_.resize(ids_.size());
+  directory_.locations(ids_, places_);
+  cache_.lend_records(buffer);
+  buffer.records.resize(ids_.size());
+  for (std::size_t i = 0; i < ids_.size(); ++i)
+    buffer.records[i] = {places_[i].address_bytes, places_[i].length_bytes, ids_[i]};
+}
+
+void Planner::use(BatchBody& body, std::size_t i, Buffer& buffer, std::uint64_t address, std::uint64_t length) {
+  body.records[i] = {buffer.at(address), length};
   body.sources[i] = &buffer;
   if (buffer.last_user == body.serial) return;
   buffer.last_user = body.serial;
@@ -225,7 +257,7 @@ void Planner::use(BatchBody& body, std::size_t i, Buffer& buffer) {
 }
 
 // Reads the records of slots [begin, end), which lie in one unit. Null: no memory.
-Buffer* Planner::fetch_slots(std::uint64_t begin, std::uint64_t end) {
+Buffer* Planner::fetch_slots(std::uint64_t unit, std::uint64_t begin, std::uint64_t end) {
   const auto location = [&](std::uint64_t slot) {
     return directory_.location(directory_.id_of(Slot{static_cast<std::uint32_t>(slot)}));
   };
@@ -234,7 +266,8 @@ Buffer* Planner::fetch_slots(std::uint64_t begin, std::uint64_t end) {
   const std::uint64_t covered = last.address_bytes + last.length_bytes;
   const std::uint64_t to = round_up(covered, rules_.block_bytes);
   wanted_bytes_ = to - from;
-  Buffer* buffer = cache_.add_cached(from, to, first.address_bytes, covered);
+  const std::uint64_t key = slot_order_ ? unit : cache_.chunk_of(first.address_bytes);
+  Buffer* buffer = cache_.add_cached(key, from, to, first.address_bytes, covered);
   if (buffer == nullptr) return nullptr;
   buffer->slot_begin = begin;
   buffer->slot_end = end;
@@ -255,7 +288,7 @@ std::uint64_t Planner::unit_at(std::uint64_t address) const noexcept {
 
 Buffer* Planner::fetch_chunk_of(const layout::Location& at) {
   const std::uint64_t unit = unit_at(at.address_bytes);
-  return fetch_slots(directory_.first_slot(unit), directory_.first_slot(unit + 1));
+  return fetch_slots(unit, directory_.first_slot(unit), directory_.first_slot(unit + 1));
 }
 
 // Whether reading the record's whole chunk, and keeping it, costs the device no more than reading its samples one by
@@ -291,7 +324,9 @@ void Planner::read_singly(Buffer& buffer) {
 // From memory when it is there; else the whole chunk is read when that pays, or the sample is noted as missing.
 void Planner::resolve_draw(BatchBody& body, std::size_t i, bool may_fetch) {
   const layout::Location& at = body.places[i];
-  Buffer* buffer = cache_.find(at.address_bytes, at.length_bytes);
+  const order::Draw& draw = body.draws[i];
+  Buffer* buffer =
+      slot_order_ ? cache_.find_slot(draw.unit, draw.index) : cache_.find(at.address_bytes, at.length_bytes);
   if (buffer != nullptr) {
     Counters::add(channel_.counters().cache_hits, 1);
     if (slot_order_) cache_.note_draw(*buffer);
@@ -299,7 +334,7 @@ void Planner::resolve_draw(BatchBody& body, std::size_t i, bool may_fetch) {
     buffer = fetch_chunk_of(at);
     if (buffer != nullptr && !at.large) credit_bytes_ -= std::min(credit_bytes_, buffer->length());
   }
-  if (buffer != nullptr) return use(body, i, *buffer);
+  if (buffer != nullptr) return use(body, i, *buffer, at.address_bytes, at.length_bytes);
   credit_bytes_ = std::min(credit_bytes_ + policy_.footprint_bytes + kRequestCostBytes, kFirstCreditBytes);
   body.missing.push_back({at.address_bytes, at.length_bytes, body.ids[i], 0, static_cast<std::uint32_t>(i)});
 }
@@ -318,6 +353,7 @@ void Planner::fill_group(std::size_t room, Fifo<BatchBody*>& line) {
 }
 
 void Planner::resolve(BatchBody& body, bool may_fetch) {
+  if (body.places.empty()) look_up(body);
   for (; body.resolved < body.draws.size(); ++body.resolved) resolve_draw(body, body.resolved, may_fetch);
 }
 
@@ -374,10 +410,11 @@ bool Planner::plan_missing(std::size_t count) {
 }
 
 void Planner::use_want(const Want& want, Buffer& buffer) {
+  if (buffer.records.empty()) cache_.lend_records(buffer);
   if (buffer.records.empty() || buffer.records.back().address != want.address) {
     buffer.records.push_back({want.address, want.length, want.id});
   }
-  use(*group_[want.batch], want.sample, buffer);
+  use(*group_[want.batch], want.sample, buffer, want.address, want.length);
 }
 
 // ---- when memory is short ----

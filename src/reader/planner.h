@@ -75,6 +75,8 @@ class Planner {
   void release(BatchBody& body);
   // A request of the buffer came back after its deadline.
   void settle(Buffer& buffer);
+  // Lists the records of the buffer's slots, in their order, looked up together.
+  void list_records(Buffer& buffer);
   // Queues one read for every record of a buffer whose read failed.
   void read_singly(Buffer& buffer);
 
@@ -85,6 +87,7 @@ class Planner {
   Step plan_group(std::size_t room, Fifo<BatchBody*>& line);
   void resolve_draw(BatchBody& body, std::size_t i, bool may_fetch);
   bool plan_piece(BatchBody& body, std::size_t i);
+  void prefetch(const order::Draw& draw) const noexcept;
   void fill_group(std::size_t room, Fifo<BatchBody*>& line);
   void resolve(BatchBody& body, bool may_fetch);
   bool plan_first();
@@ -92,13 +95,15 @@ class Planner {
   bool plan_missing(std::size_t count);
   void use_want(const Want& want, Buffer& buffer);
   void unresolve(BatchBody& body);
-  void use(BatchBody& body, std::size_t i, Buffer& buffer);
-  Buffer* fetch_slots(std::uint64_t begin, std::uint64_t end);
+  void use(BatchBody& body, std::size_t i, Buffer& buffer, std::uint64_t address, std::uint64_t length);
+  Buffer* fetch_slots(std::uint64_t unit, std::uint64_t begin, std::uint64_t end);
   Buffer* fetch_chunk_of(const layout::Location& at);
   void enqueue(Buffer& buffer);
   std::uint64_t unit_at(std::uint64_t address) const noexcept;
   bool worth_a_chunk(const layout::Location& at) const noexcept;
   void look_up(BatchBody& body) const;
+  // Records are listed once a piece, and draws find them there, instead of looking every draw up in the directory.
+  bool lists_pieces() const noexcept { return policy_.by_piece && !policy_.whole_units; }
 
   std::shared_ptr<const volume::Volume> volume_;
   const directory::Directory& directory_;
@@ -122,6 +127,8 @@ class Planner {
   std::vector<Extent> extents_;
   std::vector<Cache::Range> ranges_;
   std::vector<Buffer*> private_;
+  std::vector<std::uint32_t> ids_;
+  std::vector<layout::Location> places_;
 };
 
 }  // namespace dlfs::reader

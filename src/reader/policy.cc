@@ -8,7 +8,9 @@
 namespace dlfs::reader {
 namespace {
 
-constexpr std::uint32_t kBatchesAhead = 64;  // when the memory does not decide first
+constexpr std::uint64_t kBatchesAhead = 64;  // when the memory does not decide first
+constexpr std::uint64_t kChunkBytesAhead = 64u << 20;
+constexpr std::uint64_t kBookBytes = 16u << 20, kBookBytesASample = 120;  // what batches ahead take beside cache_bytes
 constexpr std::uint32_t kMostBatchesAhead = 4096;
 constexpr std::uint64_t kReserveBatches = 16;  // sample-wise: memory that is not given to resident chunks
 constexpr std::uint64_t kPieceBatches = 4;     // chunk mode: batches ahead that must fit beside the lanes' pieces
@@ -54,8 +56,14 @@ void plan_sample_wise(const Shape& s, bool all_fits, Policy& policy) {
 
 }  // namespace
 
-std::uint32_t batches_ahead(std::uint32_t prefetch_batches) {
-  return prefetch_batches == 0 ? kBatchesAhead : std::min(prefetch_batches, kMostBatchesAhead);
+std::uint32_t batches_ahead(std::uint32_t prefetch_batches, order::Mode mode, std::uint64_t share,
+                            std::uint64_t sample_bytes) {
+  if (prefetch_batches != 0) return std::min(prefetch_batches, kMostBatchesAhead);
+  if (mode != order::Mode::kChunk) return kBatchesAhead;
+  const std::uint64_t wanted = kChunkBytesAhead / std::max<std::uint64_t>(1, share * sample_bytes);
+  const std::uint64_t most = kBookBytes / (share * kBookBytesASample);
+  return static_cast<std::uint32_t>(
+      std::clamp(std::min(wanted, most), kBatchesAhead, std::uint64_t{kMostBatchesAhead}));
 }
 
 Policy choose_policy(const Shape& s) {
@@ -66,7 +74,7 @@ Policy choose_policy(const Shape& s) {
   const std::uint64_t wanted =
       std::clamp<std::uint64_t>(std::bit_ceil(8 * policy.footprint_bytes), 64u << 10, 2u << 20);
   policy.bump_block_bytes = std::min(s.slab_bytes, wanted);
-  policy.batches_ahead = batches_ahead(s.prefetch_batches);
+  policy.batches_ahead = batches_ahead(s.prefetch_batches, s.order.mode, share(s), mean);
   const bool large = s.data_bytes / s.units > s.chunk_bytes;  // more bytes than chunks of ordinary samples
   const bool all_fits =
       s.data_bytes + (large ? s.slab_bytes : 0) <= s.slab_capacity_bytes && s.slab_bytes >= s.chunk_bytes;

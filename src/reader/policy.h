@@ -40,8 +40,10 @@ struct Policy {
   std::string notes;
 };
 
-// Batches that may be finished or under way before the consumer takes them.
-std::uint32_t batches_ahead(std::uint32_t prefetch_batches);
+// Batches of `share` samples of `sample_bytes` each (on average) that may be finished or under way before the consumer
+// takes them. In chunk mode a read serves many batches, so that small samples want many of them.
+std::uint32_t batches_ahead(std::uint32_t prefetch_batches, order::Mode mode, std::uint64_t share,
+                            std::uint64_t sample_bytes);
 Policy choose_policy(const Shape& shape);
 
 // "1.5 GiB", "640 KiB", "17 bytes".

@@ -224,8 +224,12 @@ Result<std::unique_ptr<Reader>> Reader::open(std::shared_ptr<const volume::Volum
   DLFS_TRY(check_options(options));
   DLFS_TRY_ASSIGN(EpochWalk walk, EpochWalk::begin(options.order, options.epochs, options.start_batch, volume));
   const std::uint64_t batches = walk.epoch().batches();
-  DLFS_TRY_ASSIGN(auto channel, Channel::create(batches_ahead(options.prefetch_batches) + 1, options.cache_bytes,
-                                                volume->superblock().chunk_bytes));
+  const layout::Superblock& superblock = volume->superblock();
+  const std::uint64_t share = std::max(1u, options.order.batch / std::max(1u, options.order.ranks));
+  const std::uint64_t mean =
+      (superblock.payload_bytes + superblock.record_bytes) / std::max<std::uint64_t>(1, volume->size());
+  const std::uint32_t ahead = batches_ahead(options.prefetch_batches, options.order.mode, share, mean);
+  DLFS_TRY_ASSIGN(auto channel, Channel::create(ahead + 1, options.cache_bytes, volume->superblock().chunk_bytes));
   DLFS_TRY_ASSIGN(auto device, volume->open_device(options.depth));
   const Shape shape = shape_of(*volume, options, device->geometry(), channel->pool());
   DLFS_TRY(check_first_batch(*volume, options, shape, channel->pool(), walk.shared_epoch()));

@@ -219,7 +219,7 @@ class CacheTest : public testing::Test {
   Cache cache{pool, kChunk, kChunk, 100};
 
   Buffer* add(std::uint64_t chunk) {
-    Buffer* buffer = cache.add_cached(chunk * kChunk, (chunk + 1) * kChunk, chunk * kChunk, (chunk + 1) * kChunk);
+    Buffer* buffer = cache.add_cached(chunk, chunk * kChunk, (chunk + 1) * kChunk, chunk * kChunk, (chunk + 1) * kChunk);
     if (buffer != nullptr) buffer->ready = true;
     return buffer;
   }
