@@ -239,7 +239,7 @@ typedef struct dlfs_order {
   uint64_t seed, epoch; /* the first epoch to draw */
   uint64_t epochs;      /* goes on to the next epochs by itself; 0: one epoch, DLFS_ENDLESS: for ever */
   uint64_t start_batch; /* of the first epoch */
-  uint64_t cache_bytes; /* bound on memory for samples; 0: 256 MiB */
+  uint64_t cache_bytes; /* bound on memory for samples; 0: 256 MiB, or more if batches need it */
   int32_t mode, tail, on_error;
   uint32_t rank, ranks;      /* 0 ranks: one */
   uint32_t batch;            /* global batch, over all ranks; 0: what the first dlfs_bread says */

@@ -62,9 +62,9 @@ struct SequenceOptions {
   Tail tail = Tail::kShort;
   std::uint32_t lanes = 240, window = 1;  // chunk mode
   std::uint64_t start_batch = 0;
-  std::uint64_t cache_bytes = 256u << 20;  // bound on memory for samples
-  std::uint32_t depth = 128;               // requests in flight
-  std::uint32_t prefetch_batches = 0;      // ready ahead of the consumer; 0: as many as the memory allows
+  std::uint64_t cache_bytes = 0;       // bound on memory for samples; 0: 256 MiB, or more if batches need it
+  std::uint32_t depth = 128;           // requests in flight
+  std::uint32_t prefetch_batches = 0;  // ready ahead of the consumer; 0: as many as the memory allows
   OnError on_error = OnError::kRaise;
   bool verify = true;  // off for benchmarks only
 };
@@ -86,7 +86,8 @@ struct Percentiles {
 struct SequenceStatistics {  // since the sequence was opened
   std::uint64_t samples = 0, batches = 0, payload_bytes = 0, device_bytes = 0, device_requests = 0;
   std::uint64_t cache_hits = 0, skipped = 0, memory_bytes = 0, memory_peak_bytes = 0;
-  double amplification = 0;  // device bytes to sample bytes
+  std::uint64_t memory_limit_bytes = 0;  // cache_bytes, or what was chosen for it
+  double amplification = 0;              // device bytes to sample bytes
   double poller_cpu_s = 0;
   Percentiles wait, device, queue, verify, copy;  // the consumer's waiting, and where it comes from
 };

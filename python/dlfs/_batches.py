@@ -82,8 +82,8 @@ class Batches:
 
     def stat(self) -> dict[str, Any]:
         """Counters since the start, sizes in bytes: samples, batches, device_bytes, amplification (device bytes to payload
-        bytes), cache_hits, skipped, memory_bytes, and where the waiting went: ``wait``, ``device``, ``queue``, ``verify``,
-        ``copy``, each with p50_us, p95_us, p99_us and total_s."""
+        bytes), cache_hits, skipped, memory_bytes, memory_limit_bytes, and where the waiting went: ``wait``, ``device``,
+        ``queue``, ``verify``, ``copy``, each with p50_us, p95_us, p99_us and total_s."""
         return self._core.statistics()
 
     def close(self) -> None:

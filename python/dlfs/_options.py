@@ -56,7 +56,7 @@ class Order:
     lanes: int = 240
     window: int = 1
     start_batch: int = 0
-    cache_bytes: int = 256 << 20
+    cache_bytes: int = 0
     depth: int = 128
     prefetch_batches: int = 0
     on_error: OnError = "raise"

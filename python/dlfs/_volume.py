@@ -233,7 +233,7 @@ class Volume:
         lanes: int = 240,
         window: int = 1,
         start_batch: int = 0,
-        cache_bytes: int = 256 << 20,
+        cache_bytes: int = 0,
         depth: int = 128,
         prefetch_batches: int = 0,
         on_error: OnError = "raise",
@@ -254,7 +254,8 @@ class Volume:
             lanes, window: of chunk mode; more of either mixes better and needs more memory. ranks must divide lanes.
             start_batch: begins there, at no cost.
             cache_bytes: memory for samples, a hard bound; batches that are still in use count. Only a sample larger than all
-                of it gets memory of its own.
+                of it gets memory of its own. 0: 256 MiB, or more (up to a quarter of the machine's) where the batches
+                need it; ``stat()["memory_limit_bytes"]`` says how much.
             depth: device requests in flight.
             prefetch_batches: batches read ahead; 0: as many as the memory allows.
             on_error: ``"raise"``, or ``"skip"`` damaged samples and count them in ``stat()["skipped"]``.

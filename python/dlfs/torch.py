@@ -108,7 +108,7 @@ class Loader(torch.utils.data.IterableDataset[Any]):
         pin_memory: bool = False,
         lanes: int = 240,
         window: int = 1,
-        cache_bytes: int = 256 << 20,
+        cache_bytes: int = 0,
         depth: int = 128,
         prefetch_batches: int = 0,
         on_error: OnError = "raise",

@@ -120,6 +120,7 @@ nb::dict PySequence::statistics() {
   into["cache_hits"] = from.cache_hits;
   into["skipped"] = from.skipped;
   into["memory_bytes"] = from.memory_bytes;
+  into["memory_limit_bytes"] = from.memory_limit_bytes;
   into["memory_peak_bytes"] = from.memory_peak_bytes;
   into["amplification"] = from.amplification;
   into["poller_cpu_s"] = from.poller_cpu_s;

@@ -169,6 +169,7 @@ SequenceStatistics Sequence::statistics() const {
   to.cache_hits = from.cache_hits;
   to.skipped = from.skipped;
   to.memory_bytes = from.memory_bytes;
+  to.memory_limit_bytes = from.memory_limit_bytes;
   to.memory_peak_bytes = from.memory_peak_bytes;
   to.amplification = from.amplification();
   to.poller_cpu_s = from.poller_cpu_s;

@@ -150,7 +150,9 @@ std::string escape(std::string_view bytes) {
 
 std::string shorten(std::string_view bytes) {
   constexpr std::size_t kMost = 256;
-  return bytes.size() <= kMost ? escape(bytes) : escape(bytes.substr(0, kMost)) + "...";
+  std::string out = escape(bytes.substr(0, kMost));
+  if (bytes.size() > kMost) out.append("...");
+  return out;
 }
 
 }  // namespace base

@@ -2,13 +2,16 @@
 
 #include <fmt/format.h>
 
+#include <unistd.h>
+
 #include <algorithm>
 #include <bit>
+#include <fstream>
 
 namespace dlfs::reader {
 namespace {
 
-constexpr std::uint64_t kBatchesAhead = 64;  // when the memory does not decide first
+constexpr std::uint32_t kBatchesAhead = 64;  // when the memory does not decide first
 constexpr std::uint64_t kChunkBytesAhead = 64u << 20;
 constexpr std::uint64_t kBookBytes = 16u << 20, kBookBytesASample = 120;  // what batches ahead take beside cache_bytes
 constexpr std::uint32_t kMostBatchesAhead = 4096;
@@ -56,14 +59,33 @@ void plan_sample_wise(const Shape& s, bool all_fits, Policy& policy) {
 
 }  // namespace
 
-std::uint32_t batches_ahead(std::uint32_t prefetch_batches, order::Mode mode, std::uint64_t share,
-                            std::uint64_t sample_bytes) {
-  if (prefetch_batches != 0) return std::min(prefetch_batches, kMostBatchesAhead);
-  if (mode != order::Mode::kChunk) return kBatchesAhead;
-  const std::uint64_t wanted = kChunkBytesAhead / std::max<std::uint64_t>(1, share * sample_bytes);
-  const std::uint64_t most = kBookBytes / (share * kBookBytesASample);
-  return static_cast<std::uint32_t>(
-      std::clamp(std::min(wanted, most), kBatchesAhead, std::uint64_t{kMostBatchesAhead}));
+std::uint64_t automatic_cache_bytes(const Shape& s, std::uint64_t memory_bytes) {
+  constexpr std::uint64_t kLeast = 256u << 20;
+  constexpr std::uint64_t kBatches = 6;  // two that are read, two that wait, two that the consumer holds
+  const std::uint64_t footprint = divide_up(s.sample_bytes, s.samples) + s.block_bytes;
+  std::uint64_t wanted = kBatches * share(s) * footprint;
+  if (s.order.mode == order::Mode::kChunk) {
+    const std::uint64_t pieces = working_set(s);
+    wanted = std::max(wanted, pieces + pieces / 8 + s.chunk_bytes);
+  }
+  return std::clamp(wanted, kLeast, std::max(kLeast, memory_bytes / 4));
+}
+
+std::uint64_t memory_of_machine() {
+  const auto pages = sysconf(_SC_PHYS_PAGES), page = sysconf(_SC_PAGESIZE);
+  std::uint64_t bytes =
+      static_cast<std::uint64_t>(std::max(pages, 0l)) * static_cast<std::uint64_t>(std::max(page, 0l));
+  std::uint64_t limit = 0;
+  if (std::ifstream("/sys/fs/cgroup/memory.max") >> limit) bytes = std::min(bytes, limit);  // "max" is no number
+  return bytes;
+}
+
+std::uint32_t batches_ahead(const Shape& s) {
+  if (s.prefetch_batches != 0) return std::min(s.prefetch_batches, kMostBatchesAhead);
+  if (s.order.mode != order::Mode::kChunk) return kBatchesAhead;
+  const std::uint64_t batch_bytes = std::max<std::uint64_t>(1, share(s) * divide_up(s.sample_bytes, s.samples));
+  const std::uint64_t wanted = std::min(kChunkBytesAhead / batch_bytes, kBookBytes / (share(s) * kBookBytesASample));
+  return static_cast<std::uint32_t>(std::clamp<std::uint64_t>(wanted, kBatchesAhead, kMostBatchesAhead));
 }
 
 Policy choose_policy(const Shape& s) {
@@ -74,7 +96,7 @@ Policy choose_policy(const Shape& s) {
   const std::uint64_t wanted =
       std::clamp<std::uint64_t>(std::bit_ceil(8 * policy.footprint_bytes), 64u << 10, 2u << 20);
   policy.bump_block_bytes = std::min(s.slab_bytes, wanted);
-  policy.batches_ahead = batches_ahead(s.prefetch_batches, s.order.mode, share(s), mean);
+  policy.batches_ahead = batches_ahead(s);
   const bool large = s.data_bytes / s.units > s.chunk_bytes;  // more bytes than chunks of ordinary samples
   const bool all_fits =
       s.data_bytes + (large ? s.slab_bytes : 0) <= s.slab_capacity_bytes && s.slab_bytes >= s.chunk_bytes;

@@ -40,10 +40,14 @@ struct Policy {
   std::string notes;
 };
 
-// Batches of `share` samples of `sample_bytes` each (on average) that may be finished or under way before the consumer
-// takes them. In chunk mode a read serves many batches, so that small samples want many of them.
-std::uint32_t batches_ahead(std::uint32_t prefetch_batches, order::Mode mode, std::uint64_t share,
-                            std::uint64_t sample_bytes);
+// What cache_bytes is when nobody set it: 256 MiB, or what the batches and chunk mode's lanes need, and at most a
+// quarter of `memory_bytes` then. Of `shape` it looks at the data and the order.
+std::uint64_t automatic_cache_bytes(const Shape& shape, std::uint64_t memory_bytes);
+// Bytes of memory that this machine has, or that its control group may use.
+std::uint64_t memory_of_machine();
+// Batches that may be finished or under way before the consumer takes them. In chunk mode a read serves many batches,
+// so that small samples want many of them. Of `shape` it looks at samples and order.
+std::uint32_t batches_ahead(const Shape& shape);
 Policy choose_policy(const Shape& shape);
 
 // "1.5 GiB", "640 KiB", "17 bytes".

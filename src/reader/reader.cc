@@ -150,6 +150,7 @@ Statistics EngineReader::statistics() const {
   s.skipped = counters.skipped.load(std::memory_order_relaxed);
   s.memory_bytes = channel_->pool().mapped_bytes();
   s.memory_peak_bytes = channel_->pool().peak_bytes();
+  s.memory_limit_bytes = channel_->pool().limit_bytes();
   s.wait = percentiles(counters.wait);
   s.device = percentiles(counters.device);
   s.queue = percentiles(counters.queue);
@@ -161,8 +162,8 @@ Statistics EngineReader::statistics() const {
 
 // ---- opening ----
 
-Shape shape_of(const volume::Volume& volume, const Options& options, const block::Geometry& geometry,
-               const MemoryPool& pool) {
+// What does not depend on the memory.
+Shape shape_of(const volume::Volume& volume, const Options& options, const block::Geometry& geometry) {
   const layout::Superblock& superblock = volume.superblock();
   Shape shape;
   shape.order = options.order;
@@ -173,9 +174,6 @@ Shape shape_of(const volume::Volume& volume, const Options& options, const block
   shape.sample_bytes = superblock.payload_bytes + superblock.record_bytes;
   shape.chunk_bytes = superblock.chunk_bytes;
   shape.block_bytes = std::max(geometry.block_bytes, geometry.memory_alignment_bytes);
-  shape.cache_bytes = options.cache_bytes;
-  shape.slab_capacity_bytes = pool.slab_capacity_bytes();
-  shape.slab_bytes = pool.slab_bytes();
   shape.prefetch_batches = options.prefetch_batches;
   return shape;
 }
@@ -210,9 +208,10 @@ Result<void> check_first_batch(const volume::Volume& volume, const Options& opti
 Result<void> check_options(const Options& options) {
   if (options.depth == 0)
     return base::make_error(Code::kInvalidArgument, "depth is 0, so that nothing can be read; use at least 1");
-  if (options.cache_bytes < MemoryPool::kPageBytes) {
+  if (options.cache_bytes != 0 && options.cache_bytes < MemoryPool::kPageBytes) {
     return base::make_error(Code::kOutOfMemory,
-                            "cache_bytes is {}, which holds nothing; set it to at least {}, better to many batches",
+                            "cache_bytes is {}, which holds nothing; set it to at least {}, better to many batches, or "
+                            "leave it at 0",
                             options.cache_bytes, MemoryPool::kPageBytes);
   }
   return {};
@@ -220,18 +219,19 @@ Result<void> check_options(const Options& options) {
 
 }  // namespace
 
-Result<std::unique_ptr<Reader>> Reader::open(std::shared_ptr<const volume::Volume> volume, const Options& options) {
-  DLFS_TRY(check_options(options));
-  DLFS_TRY_ASSIGN(EpochWalk walk, EpochWalk::begin(options.order, options.epochs, options.start_batch, volume));
+Result<std::unique_ptr<Reader>> Reader::open(std::shared_ptr<const volume::Volume> volume, const Options& given) {
+  DLFS_TRY(check_options(given));
+  DLFS_TRY_ASSIGN(EpochWalk walk, EpochWalk::begin(given.order, given.epochs, given.start_batch, volume));
   const std::uint64_t batches = walk.epoch().batches();
-  const layout::Superblock& superblock = volume->superblock();
-  const std::uint64_t share = std::max(1u, options.order.batch / std::max(1u, options.order.ranks));
-  const std::uint64_t mean =
-      (superblock.payload_bytes + superblock.record_bytes) / std::max<std::uint64_t>(1, volume->size());
-  const std::uint32_t ahead = batches_ahead(options.prefetch_batches, options.order.mode, share, mean);
-  DLFS_TRY_ASSIGN(auto channel, Channel::create(ahead + 1, options.cache_bytes, volume->superblock().chunk_bytes));
-  DLFS_TRY_ASSIGN(auto device, volume->open_device(options.depth));
-  const Shape shape = shape_of(*volume, options, device->geometry(), channel->pool());
+  DLFS_TRY_ASSIGN(auto device, volume->open_device(given.depth));
+  Shape shape = shape_of(*volume, given, device->geometry());
+  Options options = given;
+  if (options.cache_bytes == 0) options.cache_bytes = automatic_cache_bytes(shape, memory_of_machine());
+  DLFS_TRY_ASSIGN(auto channel,
+                  Channel::create(batches_ahead(shape) + 1, options.cache_bytes, volume->superblock().chunk_bytes));
+  shape.cache_bytes = options.cache_bytes;
+  shape.slab_capacity_bytes = channel->pool().slab_capacity_bytes();
+  shape.slab_bytes = channel->pool().slab_bytes();
   DLFS_TRY(check_first_batch(*volume, options, shape, channel->pool(), walk.shared_epoch()));
   const Policy policy = choose_policy(shape);
   std::string notes = policy.notes;

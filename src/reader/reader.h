@@ -28,6 +28,7 @@ struct Options {
   std::uint64_t start_batch = 0;
   // Hard bound on sample buffers, used or not. One sample that is larger than all of it has memory of its own, one such
   // at a time. Beside it a reader needs about 150 bytes for each sample of the batches ahead.
+  // 0: chosen by the shape of batches and data, 256 MiB or more.
   std::uint64_t cache_bytes = 256u << 20;
   std::uint32_t depth = 128;  // device requests in flight
   std::uint32_t prefetch_batches =
@@ -48,7 +49,7 @@ struct Statistics {
   std::uint64_t samples = 0, batches = 0, payload_bytes = 0, device_bytes = 0, device_requests = 0;
   std::uint64_t cache_hits = 0;  // samples served from memory that was read for another sample or epoch
   std::uint64_t skipped = 0;     // bad samples left out of delivered batches under kSkip
-  std::uint64_t memory_bytes = 0, memory_peak_bytes = 0;
+  std::uint64_t memory_bytes = 0, memory_peak_bytes = 0, memory_limit_bytes = 0;
   Percentiles wait, device, queue, verify,
       copy;  // wait: consumer blocked, a batch; device: submit to completion, a request;
              // queue: planned to submitted; verify: a request's records; copy: a gather

@@ -150,7 +150,7 @@ Json json_of(const Measured& m, const BenchOptions& options, const VolumeInfo& i
   const SequenceStatistics& s = m.statistics;
   Json json = {{"mode", kModes[static_cast<int>(options.sequence.mode)]},
                {"batch", options.sequence.batch},
-               {"cache_bytes", options.sequence.cache_bytes},
+               {"cache_bytes", s.memory_limit_bytes},
                {"rank", options.sequence.rank},
                {"ranks", options.sequence.ranks},
                {"copy", options.copy},
@@ -257,11 +257,14 @@ Result<int> run(const BenchOptions& options, bool json) {
 
 void add_bench(CLI::App& app, Request& request) {
   auto options = std::make_shared<BenchOptions>();
-  CLI::App* command = add_command(app, request, "bench", "Measure how fast batches are read, beside the bare device (`dlfs bench device` measures that alone)",
-                                  "dlfs bench train.dlfs --mode chunk --batch 256 --cache 64MiB --epochs 2");
+  CLI::App* command =
+      add_command(app, request, "bench",
+                  "Measure how fast batches are read, beside the bare device (`dlfs bench device` measures that alone)",
+                  "dlfs bench train.dlfs --mode chunk --batch 256 --cache 64MiB --epochs 2");
   add_volume(*command, options->url);
   add_order_options(*command, options->sequence);
-  add_size(*command, "--cache", options->sequence.cache_bytes, "Memory for samples");
+  add_size(*command, "--cache", options->sequence.cache_bytes, "Memory for samples")
+      ->default_str("256MiB, or more if batches need it");
   add_count(*command, "--epochs", options->sequence.epochs, "Epochs to read", 1);
   auto seconds = [&value = options->seconds](const std::string& text) {
     const auto given = parse_seconds(text, kMaxSeconds);

@@ -43,9 +43,7 @@ CLI::Option* add_count(CLI::App& command, const std::string& name, const std::st
 }
 
 CLI::Option* add_volume(CLI::App& command, std::string& url) {
-  return command.add_option("VOLUME", url, std::string("The volume: ") + kVolumeUrls)
-      ->required()
-      ->type_name("");
+  return command.add_option("VOLUME", url, std::string("The volume: ") + kVolumeUrls)->required()->type_name("");
 }
 
 void add_order_options(CLI::App& command, SequenceOptions& options) {

@@ -126,7 +126,9 @@ void add_identify(CLI::App& app, Request& request) {
   auto url = std::make_shared<std::string>();
   CLI::App* command = add_command(app, request, "identify", "Show an NVMe/TCP controller and a namespace of it",
                                   "dlfs identify 'nvme-tcp://10.1.0.7:4420/nqn.2026-01.io.example:stor1?nsid=1'");
-  command->add_option("URL", *url, "nvme-tcp://HOST[:PORT]/NQN[?nsid=N&...]; man dlfs lists the options")->required()->type_name("");
+  command->add_option("URL", *url, "nvme-tcp://HOST[:PORT]/NQN[?nsid=N&...]; man dlfs lists the options")
+      ->required()
+      ->type_name("");
   command->callback([url, &request] { request.run = [url, &request] { return run(*url, request.json); }; });
 }
 

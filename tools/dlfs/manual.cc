@@ -10,7 +10,8 @@ namespace {
 // What the option tree does not say.
 constexpr const char* kIntroduction =
     "dlfs packs data sets of many small files into volumes and reads them as shuffled mini-batches. A volume is one "
-    "file, one block device, or one NVMe namespace across a network. Nothing is installed in the kernel, and no daemon runs.";
+    "file, one block device, or one NVMe namespace across a network. Nothing is installed in the kernel, and no daemon "
+    "runs.";
 constexpr const char* kExitCodes[][2] = {
     {"0", "Done. Also when the reader of standard output went away."},
     {"1", "The operation failed, or verify found something."},

@@ -10,6 +10,7 @@
 #include "block/device.h"
 #include "block/url.h"
 #include "command.h"
+#include "ingest/chunk_size.h"
 #include "ingest/read_ahead.h"
 #include "ingest/source_reader.h"
 #include "output.h"
@@ -24,7 +25,7 @@ constexpr std::size_t kListedLeftOut = 1000;  // of --json
 
 struct PackOptions {
   std::string source, volume, field = "image";
-  std::uint64_t chunk_bytes = 256u << 10, seed = 0;
+  std::uint64_t chunk_bytes = 0, seed = 0;  // 0: what suits the sizes of the files
   bool no_label = false, force = false, no_shuffle = false, skip_errors = false, quiet = false;
 };
 
@@ -133,7 +134,7 @@ Schema Pack::schema(const ingest::Folder* folder) const {
 
 WriterOptions Pack::writer_options() const {
   WriterOptions writer;
-  writer.chunk_bytes = static_cast<std::uint32_t>(options_.chunk_bytes);
+  if (options_.chunk_bytes != 0) writer.chunk_bytes = static_cast<std::uint32_t>(options_.chunk_bytes);
   writer.overwrite = options_.force;
   writer.shuffle = !options_.no_shuffle;
   writer.seed = options_.seed;
@@ -283,7 +284,11 @@ Result<int> Pack::run() {
   DLFS_TRY_ASSIGN(const ingest::Folder folder, scan());
   if (interrupted() != 0) return stopped();
   DLFS_TRY(check_room(folder));
-  DLFS_TRY_ASSIGN(Writer writer, Writer::create(options_.volume, schema(&folder), writer_options()));
+  WriterOptions options = writer_options();
+  if (options_.chunk_bytes == 0) {
+    DLFS_TRY_ASSIGN(options.chunk_bytes, ingest::suit_chunk_bytes(folder.files()));
+  }
+  DLFS_TRY_ASSIGN(Writer writer, Writer::create(options_.volume, schema(&folder), options));
   progress_.emplace("packing", quiet_);
   DLFS_TRY(options_.skip_errors ? write_in_order(folder, writer) : write_placed(folder, writer));
   DLFS_TRY_ASSIGN(const VolumeInfo info, writer.commit());
@@ -307,7 +312,9 @@ void add_pack(CLI::App& app, Request& request) {
   command->add_option("VOLUME", options->volume, std::string("Where to pack to: ") + kVolumeUrls)
       ->required()
       ->type_name("");
-  add_size(*command, "--chunk-size", options->chunk_bytes, "Size of a chunk: a power of two from 64KiB to 16MiB");
+  const CLI::Option* given =
+      add_size(*command, "--chunk-size", options->chunk_bytes, "Size of a chunk: a power of two from 64KiB to 16MiB")
+          ->default_str("256KiB, or what wastes less room with the sizes of these files");
   command->add_flag("--no-label", options->no_label,
                     "Leave out the label, which is the number of the file's first folder level among the sorted "
                     "folders of SOURCE");
@@ -321,8 +328,8 @@ void add_pack(CLI::App& app, Request& request) {
                     "Leave out files that cannot be read or change meanwhile, naming each, instead of "
                     "stopping. Samples are then shuffled within a pool of chunks instead of over the whole volume");
   command->add_flag("--quiet", options->quiet, "Show neither progress nor summary");
-  command->callback([options, &request] {
-    if (options->chunk_bytes > (16u << 20)) {
+  command->callback([options, given, &request] {
+    if (given->count() != 0 && (options->chunk_bytes == 0 || options->chunk_bytes > (16u << 20))) {
       throw CLI::ValidationError("--chunk-size",
                                  fmt::format("chunks of {} bytes are not possible; choose a power of two "
                                              "from 64KiB to 16MiB",

@@ -219,7 +219,8 @@ class CacheTest : public testing::Test {
   Cache cache{pool, kChunk, kChunk, 100};
 
   Buffer* add(std::uint64_t chunk) {
-    Buffer* buffer = cache.add_cached(chunk, chunk * kChunk, (chunk + 1) * kChunk, chunk * kChunk, (chunk + 1) * kChunk);
+    Buffer* buffer =
+        cache.add_cached(chunk, chunk * kChunk, (chunk + 1) * kChunk, chunk * kChunk, (chunk + 1) * kChunk);
     if (buffer != nullptr) buffer->ready = true;
     return buffer;
   }
@@ -335,6 +336,45 @@ TEST(Policy, full_mode_keeps_everything_when_it_fits_and_part_of_it_when_not) {
   const Policy part = choose_policy(shape);
   EXPECT_GT(part.resident_limit_bytes, 128u << 20);
   EXPECT_LT(part.resident_limit_bytes, 256u << 20);
+}
+
+TEST(Policy, memory_that_nobody_set_holds_the_batches_and_the_lanes) {
+  constexpr std::uint64_t kMachine = 16ull << 30;
+  EXPECT_EQ(automatic_cache_bytes(shape_with(1u << 20), kMachine), 256u << 20);
+  Shape large = shape_with(1u << 20);  // a batch of 256 MiB
+  large.samples = large.units = 4000;
+  large.sample_bytes = large.data_bytes = 4000ull << 20;
+  EXPECT_GE(automatic_cache_bytes(large, kMachine), 4 * 256ull << 20);
+  EXPECT_EQ(automatic_cache_bytes(large, 2ull << 30), 512u << 20);  // a quarter of a small machine
+  EXPECT_EQ(automatic_cache_bytes(large, 256u << 20), 256u << 20);  // never less
+  Shape lanes = shape_with(1u << 20);
+  lanes.chunk_bytes = 1u << 20;
+  lanes.units = 540;
+  EXPECT_TRUE(choose_policy([&] {
+                Shape shape = lanes;
+                shape.cache_bytes = automatic_cache_bytes(lanes, kMachine);
+                const MemoryPool pool(shape.cache_bytes, shape.chunk_bytes);
+                shape.slab_bytes = pool.slab_bytes();
+                shape.slab_capacity_bytes = pool.slab_capacity_bytes();
+                return shape;
+              }())
+                  .by_piece);
+}
+
+TEST(Policy, chunk_mode_looks_further_ahead_when_samples_are_small) {
+  Shape shape = shape_with(256u << 20);
+  const std::uint64_t batch_bytes = 256 * 929;
+  EXPECT_NEAR(static_cast<double>(batches_ahead(shape) * batch_bytes), 64.0 * (1u << 20), 1.0 * (1u << 20));
+  shape.sample_bytes = 600'000ull * 20;  // bounded by what a batch ahead costs beside the samples
+  EXPECT_LE(batches_ahead(shape) * 256ull * 120, 16u << 20);
+  EXPECT_GE(batches_ahead(shape), 64u);
+  shape.sample_bytes = 600'000ull << 20;
+  EXPECT_EQ(batches_ahead(shape), 64u);
+  shape.prefetch_batches = 3;
+  EXPECT_EQ(batches_ahead(shape), 3u);
+  shape.prefetch_batches = 0;
+  shape.order.mode = order::Mode::kFull;
+  EXPECT_EQ(batches_ahead(shape), 64u);
 }
 
 TEST(Policy, sizes_in_words) {

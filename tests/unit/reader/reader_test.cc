@@ -245,7 +245,7 @@ TEST_F(ReaderTest, wrong_options_are_refused_with_a_sentence) {
   o.order.ranks = 7;
   EXPECT_EQ(Reader::open(volume_, o).error().code, Code::kInvalidArgument);
   o = options(Mode::kChunk);
-  o.cache_bytes = 0;
+  o.cache_bytes = 4095;
   EXPECT_EQ(Reader::open(volume_, o).error().code, Code::kOutOfMemory);
 }
 
