@@ -44,11 +44,16 @@ class Column(Sequence[Any]):
     def __getitem__(self, i: slice) -> list[Any]: ...
     def __getitem__(self, i: int | slice) -> Any:
         if isinstance(i, slice):
-            return [self._value(j) for j in range(*i.indices(len(self)))]
+            return self._values()[i]
         return self._value(position(i, len(self)))
 
     def __iter__(self) -> Iterator[Any]:
-        return (self._value(i) for i in range(len(self)))
+        return iter(self._values())
+
+    def _values(self) -> list[Any]:
+        if self._text:
+            return [str(each, "utf-8") for each in self._batch.copies(self._field)]
+        return self._batch.views(self._field)
 
     def _value(self, i: int) -> memoryview | str:
         if self._text:

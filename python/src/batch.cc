@@ -10,20 +10,45 @@
 namespace dlfs::python {
 namespace {
 
-// One field of one sample, exported by the buffer protocol. Keeps its batch.
+// One field of one sample, exported by the buffer protocol. Keeps its batch. A type of its own, not one of nanobind's:
+// there is one a sample, and nanobind's would cost twice as much.
 struct View {
-  nb::object owner;
-  Bytes bytes;
+  PyObject_HEAD PyObject* owner;
+  const std::byte* data;
+  Py_ssize_t size;
 };
 
+PyTypeObject* view_type = nullptr;  // lives as long as the process
+
 int view_getbuffer(PyObject* self, Py_buffer* into, int flags) {
-  static std::byte nothing{};  // an empty field still needs an address
-  const View& view = *nb::inst_ptr<View>(self);
-  auto* data = const_cast<std::byte*>(view.bytes.empty() ? &nothing : view.bytes.data());
-  return PyBuffer_FillInfo(into, self, data, static_cast<Py_ssize_t>(view.bytes.size()), /*readonly=*/1, flags);
+  const View& view = *reinterpret_cast<View*>(self);
+  return PyBuffer_FillInfo(into, self, const_cast<std::byte*>(view.data), view.size, /*readonly=*/1, flags);
 }
 
-PyType_Slot view_slots[] = {{Py_bf_getbuffer, reinterpret_cast<void*>(view_getbuffer)}, {0, nullptr}};
+void view_free(PyObject* self) {
+  Py_DECREF(reinterpret_cast<View*>(self)->owner);
+  PyTypeObject* const type = Py_TYPE(self);
+  PyObject_Free(self);
+  Py_DECREF(reinterpret_cast<PyObject*>(type));
+}
+
+PyType_Slot view_slots[] = {{Py_bf_getbuffer, reinterpret_cast<void*>(view_getbuffer)},
+                            {Py_tp_dealloc, reinterpret_cast<void*>(view_free)},
+                            {0, nullptr}};
+PyType_Spec view_spec = {"dlfs._core.View", sizeof(View), 0, Py_TPFLAGS_DEFAULT, view_slots};
+
+nb::object memory_view(nb::handle owner, Bytes bytes) {
+  static const std::byte nothing{};  // an empty field still needs an address
+  View* const exporter = PyObject_New(View, view_type);
+  if (exporter == nullptr) throw nb::python_error();
+  exporter->owner = owner.inc_ref().ptr();
+  exporter->data = bytes.empty() ? &nothing : bytes.data();
+  exporter->size = static_cast<Py_ssize_t>(bytes.size());
+  const nb::object held = nb::steal(reinterpret_cast<PyObject*>(exporter));
+  PyObject* const result = PyMemoryView_FromObject(held.ptr());
+  if (result == nullptr) throw nb::python_error();
+  return nb::steal(result);
+}
 
 // Checked: indices come from Python.
 Bytes field_of(const Batch& batch, std::size_t i, std::size_t field) {
@@ -31,12 +56,18 @@ Bytes field_of(const Batch& batch, std::size_t i, std::size_t field) {
   return batch.field(i, field);
 }
 
-nb::object view(nb::object self, std::size_t i, std::size_t field) {
-  const Bytes bytes = field_of(nb::cast<PyBatch&>(self).get(), i, field);
-  const nb::object exporter = nb::cast(View{std::move(self), bytes});
-  PyObject* result = PyMemoryView_FromObject(exporter.ptr());
-  if (result == nullptr) throw nb::python_error();
-  return nb::steal(result);
+nb::object view(nb::handle self, std::size_t i, std::size_t field) {
+  return memory_view(self, field_of(nb::cast<PyBatch&>(self).get(), i, field));
+}
+
+nb::object views(nb::handle self, std::size_t field) {
+  const Batch& batch = nb::cast<PyBatch&>(self).get();
+  nb::object all = nb::steal(PyList_New(static_cast<Py_ssize_t>(batch.size())));
+  if (!all.is_valid()) throw nb::python_error();
+  for (std::size_t i = 0; i < batch.size(); ++i) {
+    PyList_SetItem(all.ptr(), static_cast<Py_ssize_t>(i), memory_view(self, batch.field(i, field)).release().ptr());
+  }
+  return all;
 }
 
 nb::list copies(const PyBatch& self, std::size_t field) {
@@ -82,13 +113,15 @@ void copy_lengths(const PyBatch& self, std::size_t field, nb::object into) {
 }  // namespace
 
 void define_batch(nb::module_& m) {
-  nb::class_<View>(m, "View", nb::type_slots(view_slots));
+  view_type = reinterpret_cast<PyTypeObject*>(PyType_FromSpec(&view_spec));
+  if (view_type == nullptr) throw nb::python_error();
   nb::class_<PyBatch>(m, "Batch")
       .def_prop_ro("epoch", [](const PyBatch& self) { return self.get().epoch(); })
       .def_prop_ro("number", [](const PyBatch& self) { return self.get().number(); })
       .def_prop_ro("size", [](const PyBatch& self) { return self.get().size(); })
       .def_prop_ro("padding", [](const PyBatch& self) { return self.get().padding(); })
       .def("view", view)
+      .def("views", views)
       .def("copy", [](const PyBatch& self, std::size_t i,
                       std::size_t field) { return to_bytes(field_of(self.get(), i, field)); })
       .def("copies", copies)
