@@ -7,6 +7,7 @@
 #include <memory>
 #include <thread>
 
+#include "advise.h"
 #include "base/error.h"
 #include "base/try.h"
 #include "block/raw_rate.h"
@@ -28,7 +29,7 @@ struct BenchOptions {
   std::string url;
   SequenceOptions sequence;
   double seconds = 0;
-  bool copy = false, no_raw = false, no_direct = false;
+  bool copy = false, no_raw = false, no_direct = false, advise = false;
 };
 
 struct Measured {
@@ -231,11 +232,60 @@ void write_text(Output& out, const Measured& m, const BenchOptions& options, con
   if (!m.notes.empty()) out.line("notes          " + m.notes);
 }
 
+Json json_of(const Advice& advice) {
+  Json depths = Json::array();
+  for (const DepthRate& each : advice.depths)
+    depths.push_back({{"depth", each.depth}, {"bytes_per_s", each.bytes_per_s}});
+  return {{"depth", advice.depth},
+          {"cache_bytes", advice.cache_bytes},
+          {"window", advice.window},
+          {"reasons",
+           {{"depth", advice.depth_reason}, {"cache_bytes", advice.cache_reason}, {"window", advice.window_reason}}},
+          {"request_bytes", advice.request_bytes},
+          {"depths", depths},
+          {"default_samples_per_s", advice.default_samples_per_s},
+          {"advised_samples_per_s", advice.advised_samples_per_s}};
+}
+
+void write_advice(Output& out, const Advice& advice, const BenchOptions& options) {
+  out.line(fmt::format("--depth {:<10} {}", advice.depth, advice.depth_reason));
+  out.line(fmt::format("--cache {:<10} {}", fmt::format("{}MiB", advice.cache_bytes >> 20), advice.cache_reason));
+  out.line(fmt::format("--window {:<9} {}", advice.window, advice.window_reason));
+  out.line(fmt::format("measured           {:.0f} samples/s with these, {:.0f} with what was given or the defaults",
+                       advice.advised_samples_per_s, advice.default_samples_per_s));
+  static constexpr const char* kModes[] = {"sequential", "full", "chunk"};
+  out.line(
+      fmt::format("in Python          volume.batches({}, shuffle=\"{}\", depth={}, cache_bytes={} << 20, window={})",
+                  options.sequence.batch, kModes[static_cast<int>(options.sequence.mode)], advice.depth,
+                  advice.cache_bytes >> 20, advice.window));
+}
+
+Result<int> run_advise(const Volume& volume, const BenchOptions& options, bool json) {
+  constexpr double kSliceSeconds = 1.5;
+  Progress progress("measuring", json);
+  const auto keep_on = [&](const char* what) {
+    if (!json) progress.note(fmt::format("measuring {}", what));
+    return interrupted() == 0;
+  };
+  DLFS_TRY_ASSIGN(const Advice advice, advise(volume, options.sequence, !options.no_direct,
+                                              options.seconds > 0 ? options.seconds : kSliceSeconds, keep_on));
+  progress.clear();
+  Output out;
+  if (json) {
+    out.line(dump(json_of(advice)));
+  } else {
+    write_advice(out, advice, options);
+  }
+  DLFS_TRY(out.finish());
+  return kExitOk;
+}
+
 Result<int> run(const BenchOptions& options, bool json) {
   catch_interrupts();
   MountOptions mount;
   mount.direct = !options.no_direct;
   DLFS_TRY_ASSIGN(const Volume volume, Volume::mount(options.url, mount));
+  if (options.advise) return run_advise(volume, options, json);
   Measured measured;
   {
     Progress progress("reading", json);
@@ -282,6 +332,13 @@ void add_bench(CLI::App& app, Request& request) {
   command->add_flag("--copy", options->copy, "Copy every batch together, as a loader that stacks samples does");
   command->add_flag("--no-raw", options->no_raw, "Do not measure the bare device");
   command->add_flag("--no-direct", options->no_direct, "Read through the page cache");
+  command->add_flag_function(
+      "--no-verify", [options](std::int64_t) { options->sequence.verify = false; },
+      "Leave checksums unchecked, to see what they cost");
+  command->add_flag(
+      "--advise", options->advise,
+      "Measure the device and the reader for half a minute (eleven times --seconds, and an epoch), and print good "
+      "values of --depth, --cache and --window for this volume, with the reasons");
   command->callback([options, &request] { request.run = [options, &request] { return run(*options, request.json); }; });
 }
 
