@@ -113,3 +113,17 @@ def test_bench_text(cli, packed):
     text = cli("bench", str(volume)).stdout.decode()
     for word in ("samples/s", "raw device", "p50", "p99", "million samples", "amplification", "cache hits", "wait", "verification"):
         assert word in text
+
+
+@pytest.mark.parametrize("mode", ["chunk", "full"])
+def test_bench_advises(cli, packed, mode):
+    _, volume, files = packed
+    advice = json.loads(cli("bench", str(volume), "--advise", "--json", "--mode", mode, "--batch", "32", "--seconds", "0.05").stdout)
+    assert advice["depth"] in [each["depth"] for each in advice["depths"]] and advice["window"] >= 1
+    assert advice["cache_bytes"] >= 256 << 20
+    assert set(advice["reasons"]) == {"depth", "cache_bytes", "window"} and all(advice["reasons"].values())
+    again = json.loads(cli("bench", str(volume), "--json", "--mode", mode, "--batch", "32", "--no-raw", "--no-verify", "--depth", str(advice["depth"]),
+                           "--cache", str(advice["cache_bytes"]), "--window", str(advice["window"])).stdout)
+    assert again["distinct_samples"] == len(files)
+    text = cli("bench", str(volume), "--advise", "--mode", mode, "--batch", "32", "--seconds", "0.05").stdout.decode()
+    assert all(word in text for word in ("--depth", "--cache", "--window", "volume.batches(32"))
