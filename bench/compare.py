@@ -18,7 +18,7 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 
-from comparison import environment, measure, plan as plans, report, targets  # noqa: E402
+from comparison import engine, environment, measure, plan as plans, report, targets  # noqa: E402
 from comparison.dataset import SetSpec  # noqa: E402
 from comparison.rounds import run_set, say  # noqa: E402
 from peers import all_peers  # noqa: E402
@@ -38,12 +38,12 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--quick", action="store_true", help="small sets, one round: a report in about five minutes, with figures to match")
     parser.add_argument("--sets", help=f"data sets, from {', '.join(plans.known_sets(1 << 30, False))} (default: all; --quick: {', '.join(plans.QUICK_SETS)})")
     parser.add_argument("--peers", help=f"peers, from {', '.join(all_peers())} (default: all)")
-    parser.add_argument("--parts", help="what to measure, from peers, device, ranks, open (default: all)")
+    parser.add_argument("--parts", help="what to measure, from peers, device, ranks, open, engine (default: all)")
     parser.add_argument("--rounds", type=int, help="interleaved repetitions (default: 3; --quick: 1)")
-    parser.add_argument("--seconds", type=float, help="the most that one measurement takes; slower peers draw part of an epoch (default: 2; --quick: 1)")
+    parser.add_argument("--seconds", type=float, help="the most that one measurement takes; slower peers draw part of an epoch (default: 2; --quick: 0.5)")
     parser.add_argument("--set-mib", type=int, help="the most that one data set takes, in MiB (default: 1024; --quick: 128)")
     parser.add_argument("--most-samples", type=int, help="the most samples of a data set")
-    parser.add_argument("--opening-samples", type=int, help="samples of the set that is only opened (default: 1000000; --quick: 100000)")
+    parser.add_argument("--opening-samples", type=int, help="samples of the set that is only opened (default: 1000000; --quick: 50000)")
     parser.add_argument("--work", type=Path, default=plans.ROOT / "build/bench/work", help="where the data sets lie: on the device to measure (default: build/bench/work)")
     parser.add_argument("--out", type=Path, default=plans.ROOT / "build/bench", help="where compare.json and report.html go (default: build/bench)")
     parser.add_argument("--dlfs", type=Path, default=plans.ROOT / "build/release/bin/dlfs", help="the dlfs command (default: build/release/bin/dlfs)")
@@ -80,8 +80,8 @@ def make_plan(arguments: argparse.Namespace) -> plans.Plan:
         sets=[sets[name] for name in names],
         peers=choose(arguments.peers, every, usual, "peer"),
         rounds=arguments.rounds or (1 if quick else 3),
-        seconds=arguments.seconds or (1.0 if quick else 2.0),
-        opening_samples=arguments.opening_samples or (100_000 if quick else 1_000_000),
+        seconds=arguments.seconds or (0.5 if quick else 2.0),
+        opening_samples=arguments.opening_samples or (50_000 if quick else 1_000_000),
         quick=quick,
         archive=plans.find_archive(),
         keep=arguments.keep,
@@ -147,6 +147,9 @@ def run(plan: plans.Plan) -> dict[str, Any]:
         sets = len(results["sets"])
         run_set(plan, opening, results, opening=True)
         del results["sets"][sets:]
+    if "engine" in plan.parts:
+        say("== DLFS by itself: a fast device, verification, pacing, stacking, mounting")
+        results["engine"] = engine.Probes(plan, results["notes"]).rows()
     results["took_s"] = time.time() - begin
     return results
 

@@ -29,7 +29,7 @@ class Plan:
     dlfs_repeats: int = 3
     keep: bool = False
     keep_cache: bool = False
-    parts: tuple[str, ...] = ("peers", "device", "ranks", "open")
+    parts: tuple[str, ...] = ("peers", "device", "ranks", "open", "engine")
     skipped: list[str] = field(default_factory=list)
 
 
@@ -41,7 +41,7 @@ def find_archive() -> Path | None:
 
 def known_sets(set_bytes: int, quick: bool) -> dict[str, SetSpec]:
     """Every data set by name, of at most set_bytes bytes and 2 million samples."""
-    most = 200_000 if quick else 2_000_000
+    most = 100_000 if quick else 2_000_000
 
     def of(size: int) -> int:
         return max(16, min(most, set_bytes // size))
@@ -55,5 +55,5 @@ def known_sets(set_bytes: int, quick: bool) -> dict[str, SetSpec]:
 
 
 QUICK_SETS = ("jpeg", "512B", "128KiB")
-QUICK_LEAVES_OUT = ("files-loader-1", "dlfs-full-resident")
+QUICK_LEAVES_OUT = ("files-loader-1", "dlfs-full-resident", "webdataset-2", "streaming-2", "litdata-2")
 FULL_BYTES, QUICK_BYTES = GIB, 128 * MIB

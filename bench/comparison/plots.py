@@ -20,7 +20,7 @@ COLOURS = {
     "dlfs-chunk": "#d6336c", "dlfs-full": "#f76707", "dlfs-chunk-resident": "#d6336c", "dlfs-full-resident": "#f76707",
     "files": "#4c6ef5", "files-loader-0": "#748ffc", "files-loader-1": "#748ffc", "files-loader-2": "#91a7ff", "webdataset": "#12b886",
     "streaming": "#15aabf", "litdata": "#7048e8", "tfrecord": "#e8a20c", "array-record": "#74b816", "lmdb": "#1098ad", "hdf5": "#ae3ec9",
-    "memory-map": "#868e96",
+    "memory-map": "#868e96", "webdataset-2": "#12b886", "streaming-2": "#15aabf", "litdata-2": "#7048e8",
 }  # fmt: skip
 MARKERS = "osD^vPX*<>hdp"
 
@@ -80,7 +80,7 @@ def by_size(figures: Figures, state: str, field: str, label: str, title: str) ->
             middle = [median(values) for _, values in points]
             axes.plot(
                 [x for x, _ in points], middle, color=COLOURS.get(key, "#868e96"), label=peer["name"], linewidth=2.6 if ours else 1.2,
-                marker=MARKERS[i % len(MARKERS)], markersize=6 if ours else 4, linestyle="--" if key.endswith("resident") or peer["bound"] else "-",
+                marker=MARKERS[i % len(MARKERS)], markersize=6 if ours else 4, linestyle="--" if key.endswith(("resident", "-2")) or peer["bound"] else "-",
                 zorder=3 if ours else 2,
             )  # fmt: skip
             axes.fill_between(

@@ -20,6 +20,18 @@ def say(text: str) -> None:
     print(text, file=sys.stderr, flush=True)
 
 
+def epoch_rates(row: dict[str, Any], count: int) -> dict[str, float]:
+    """Samples/s and CPU of a whole epoch of `count` samples, its beginning included. Where the time was over before its end: the first
+    batch as it was, and the rest at the rate of what followed, so that a short measurement does not make a slow start dearer."""
+    rest = row["samples"] - row["first_batch_samples"]
+    if row["whole_epoch"] or rest <= 0:
+        return {"samples_per_s": row["samples"] / row["seconds"], "cpu_s_per_million": row["cpu_s"] / row["samples"] * 1e6}
+    times = (count - row["first_batch_samples"]) / rest
+    seconds = row["first_batch_s"] + (row["seconds"] - row["first_batch_s"]) * times
+    cpu = row["first_batch_cpu_s"] + (row["cpu_s"] - row["first_batch_cpu_s"]) * times
+    return {"samples_per_s": count / seconds, "cpu_s_per_million": cpu / count * 1e6}
+
+
 class SetRun:
     """One data set, its layouts for all peers, and what came out. `results` is the whole run's dictionary."""
 
@@ -59,7 +71,7 @@ class SetRun:
             return self.failed[peer.key]
         shutil.rmtree(out, ignore_errors=True)
         out.mkdir(parents=True)
-        count = min(len(self.source), peer.most_samples or len(self.source))
+        count = self._count(peer)
         job = measure.Job(peer.key, out, "prepare", extra={"source": str(self.source.folder), "count": count})
         try:
             took = measure.run(job)["seconds"]
@@ -86,8 +98,7 @@ class SetRun:
                 self._device(number, sweep=number == 0)
             if "peers" in self.plan.parts:
                 for state in ("cold", "warm"):
-                    for peer in self._turns(number, state):
-                        self._one(peer, state, number)
+                    self._state(state, number)
 
     def _turns(self, number: int, state: str) -> list[type[Peer]]:
         """Everyone once, begun elsewhere in each round; DLFS, whose epochs are short, several times spread over the round."""
@@ -102,34 +113,42 @@ class SetRun:
             turns += others[part * len(others) // repeats : (part + 1) * len(others) // repeats]
         return turns
 
-    def _one(self, peer: type[Peer], state: str, number: int) -> None:
-        unchecked = not any(c["set"] == self.spec.name and c["peer"] == peer.key for c in self.results["checks"])
-        job = measure.Job(
-            peer.key, self.out(peer), state, seed=1 + 10 * number, batch=self.plan.batch, seconds=self.plan.seconds,
-            keep_cache=self.plan.keep_cache, extra={"check": True} if unchecked else {},
-        )  # fmt: skip
-        try:
-            row = measure.run(job)
-        except measure.MeasureError as error:
-            self._failure(peer.key, f"{state}: {error}")
-            self.peers.remove(peer) if peer in self.peers else None
-            return
-        if unchecked:
-            self._check(peer, Sum(**row.pop("check")))
-        row |= {
-            "set": self.spec.name, "peer": peer.key, "state": state, "round": number,
-            "samples_per_s": row["samples"] / row["seconds"], "bytes_per_s": row["bytes"] / row["seconds"],
-            "cpu_s_per_million": row["cpu_s"] / row["samples"] * 1e6,
-        }  # fmt: skip
+    def _state(self, state: str, number: int) -> None:
+        """A round's measurements in one state of the page cache."""
+        unchecked = {peer.key for peer in self.peers} - {each["peer"] for each in self.results["checks"] if each["set"] == self.spec.name}
+        jobs = []
+        for peer in self._turns(number, state):
+            extra = {"check": True} if peer.key in unchecked else {}
+            unchecked.discard(peer.key)
+            jobs.append(measure.Job(
+                peer.key, self.out(peer), state, seed=1 + 10 * number, batch=self.plan.batch, seconds=self.plan.seconds,
+                keep_cache=self.plan.keep_cache, extra=extra,
+            ))  # fmt: skip
+        for job, row in measure.run_in_turn(jobs):
+            peer = all_peers()[job.peer]
+            if isinstance(row, measure.MeasureError):
+                self._failure(peer.key, f"{state}: {row}")
+                self.peers = [each for each in self.peers if each is not peer]
+                continue
+            if "check" in row:
+                self._check(peer, Sum(**row.pop("check")))
+            self._record(peer, state, number, row)
+
+    def _record(self, peer: type[Peer], state: str, number: int, row: dict[str, Any]) -> None:
+        rates = epoch_rates(row, self._count(peer))
+        row |= {"set": self.spec.name, "peer": peer.key, "state": state, "round": number, **rates}
+        row["bytes_per_s"] = row["samples_per_s"] * row["bytes"] / row["samples"]
         self.results["runs"].append(row)
         say(
             f"  {state} {peer.name}: {row['samples_per_s']:,.0f} samples/s, {row['bytes_per_s'] / 1e6:,.0f} MB/s, "
             f"{row['cpu_s_per_million']:.2f} CPU-s/million"
         )
 
+    def _count(self, peer: type[Peer]) -> int:
+        return min(len(self.source), peer.most_samples or len(self.source))
+
     def _check(self, peer: type[Peer], delivered: Sum) -> None:
-        count = min(len(self.source), peer.most_samples or len(self.source))
-        expected = StoredSource(self.source.folder, count).expected()
+        expected = StoredSource(self.source.folder, self._count(peer)).expected()
         good = delivered.same(expected)
         self.results["checks"].append({
             "set": self.spec.name, "peer": peer.key, "ok": good, "samples": delivered.samples, "distinct": delivered.distinct,
@@ -212,17 +231,17 @@ class SetRun:
     def measure_open(self) -> None:
         """Opening a set of many samples, cold, and its first batch."""
         for number in range(self.plan.rounds):
-            for peer in list(self.peers):
-                if "cold" not in peer.states:
-                    continue
-                try:
-                    row = measure.run(measure.Job(peer.key, self.out(peer), "cold", seconds=0.0, batch=self.plan.batch, keep_cache=self.plan.keep_cache))
-                except measure.MeasureError as error:
-                    self._failure(peer.key, f"opening: {error}")
+            jobs = [
+                measure.Job(peer.key, self.out(peer), "cold", seconds=0.0, batch=self.plan.batch, keep_cache=self.plan.keep_cache)
+                for peer in self.peers if "cold" in peer.states
+            ]  # fmt: skip
+            for job, row in measure.run_in_turn(jobs):
+                if isinstance(row, measure.MeasureError):
+                    self._failure(job.peer, f"opening: {row}")
                     continue
                 self.results["opening"].append({
-                    "peer": peer.key, "round": number, "samples": min(len(self.source), peer.most_samples or len(self.source)),
-                    "open_s": row["open_s"], "first_batch_s": row["open_s"] + row["first_batch_s"],
+                    "peer": job.peer, "round": number, "samples": self._count(all_peers()[job.peer]), "open_s": row["open_s"],
+                    "first_batch_s": row["open_s"] + row["first_batch_s"],
                     "peak_memory_bytes": row["peak_memory_bytes"], "memory_before_bytes": row["memory_before_bytes"],
                 })  # fmt: skip
 

@@ -19,6 +19,7 @@ from comparison.dataset import StoredSource, Summer  # noqa: E402
 from peers import all_peers  # noqa: E402
 from peers.base import Peer  # noqa: E402
 
+LEAST_BATCHES = 5  # of a measurement that ends before the epoch does
 TICK_S = 1 / os.sysconf("SC_CLK_TCK")
 
 
@@ -58,19 +59,33 @@ def _cpu_of(pid: int) -> float:
         return 0.0
 
 
-def drain(batches: Iterator[Sequence[bytes | memoryview]], deadline: float) -> tuple[int, int, bool, float, float]:
-    """Takes batches until they end or the deadline is over: (samples, bytes, whether they ended, when the first came, the last)."""
-    samples = count = 0
-    first = now = 0.0
+class Drained:
+    """What drain() saw. Times are of perf_counter(); CPU is cpu_seconds()."""
+
+    samples = bytes = batches = first_samples = 0
+    whole = False
+    first_at = end_at = first_cpu = 0.0
+
+
+def drain(batches: Iterator[Sequence[bytes | memoryview]], seconds: float, least_batches: int = 1) -> Drained:
+    """Takes batches until they end, or until the time is over and there were enough of them."""
+    seen = Drained()
+    deadline = time.perf_counter() + seconds
+    count = 0
     for batch in batches:
         for sample in batch:
             count += len(sample)
-        samples += len(batch)
-        now = time.perf_counter()
-        first = first or now
-        if now > deadline:
-            return samples, count, False, first, now
-    return samples, count, True, first, now
+        seen.samples += len(batch)
+        seen.batches += 1
+        seen.end_at = time.perf_counter()
+        if seen.batches == 1:
+            seen.first_at, seen.first_samples, seen.first_cpu = seen.end_at, len(batch), cpu_seconds()
+        if seen.end_at > deadline and seen.batches >= least_batches:
+            break
+    else:
+        seen.whole = True
+    seen.bytes = count
+    return seen
 
 
 def measure(peer: Peer, spec: dict) -> dict:
@@ -78,27 +93,27 @@ def measure(peer: Peer, spec: dict) -> dict:
     begin = time.perf_counter()
     peer.open()
     opened = time.perf_counter()
-    seed = int(spec["seed"])
-    if spec["state"] == "warm":
-        limit = time.perf_counter() + (spec["seconds"] if not peer.key.startswith("dlfs") else 600)
-        drain(peer.epoch(seed), limit)
+    seed, seconds = int(spec["seed"]), float(spec["seconds"])
+    if spec["state"] == "warm":  # all files were read before: only a reader with a cache of its own must see them all
+        drain(peer.epoch(seed), 600 if peer.prefetches_across_epochs else seconds)
     if "at" in spec:  # several ranks begin together
         time.sleep(max(0.0, spec["at"] - time.time()))
     cpu, clock, start = cpu_seconds(), time.time(), time.perf_counter()
-    samples, count, ended, first, end = drain(peer.epoch(seed + 1), start + spec["seconds"])
+    seen = drain(peer.epoch(seed + 1), seconds, LEAST_BATCHES if seconds else 1)
     cpu_end = cpu_seconds()  # workers have ended, and what they read ahead is counted
-    result = {
-        "samples": samples,
-        "bytes": count,
-        "seconds": end - start,
-        "whole_epoch": ended,
+    peer.close()
+    return {
+        "samples": seen.samples,
+        "bytes": seen.bytes,
+        "seconds": seen.end_at - start,
+        "whole_epoch": seen.whole,
         "cpu_s": cpu_end - cpu,
         "open_s": opened - begin,
-        "first_batch_s": first - start,
-        "ended_at": clock + end - start,
+        "first_batch_s": seen.first_at - start,
+        "first_batch_samples": seen.first_samples,
+        "first_batch_cpu_s": seen.first_cpu - cpu,
+        "ended_at": clock + seen.end_at - start,
     }
-    peer.close()
-    return result
 
 
 def prepare(peer: Peer, spec: dict) -> dict:

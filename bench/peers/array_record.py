@@ -8,6 +8,7 @@ from pathlib import Path
 from .base import Peer, Source
 
 SHARD_BYTES = 256 << 20
+SHARD_RECORDS = 10_000  # the cost of a read grows with the records of its file
 
 
 class ArrayRecord(Peer):
@@ -23,8 +24,8 @@ class ArrayRecord(Peer):
         from array_record.python import array_record_module
 
         shard, used, writer = 0, SHARD_BYTES, None
-        for sample in source:
-            if used >= SHARD_BYTES:
+        for i, sample in enumerate(source):
+            if used >= SHARD_BYTES or i % SHARD_RECORDS == 0:
                 if writer is not None:
                     writer.close()
                 # group_size:1 is what its documentation recommends for random access.

@@ -49,6 +49,9 @@ class Peer:
     #: The key of the peer that lays down the same files, which are then shared; empty: its own.
     prepared_by: ClassVar[str] = ""
 
+    #: Goes on to the next epoch by itself: it is told how many are wanted, and those are drawn to their ends.
+    prefetches_across_epochs: ClassVar[bool] = False
+
     def __init__(self, out: Path, batch: int = 256, epochs: int = 1) -> None:
         """out: the folder that prepare() filled. epochs: how many epoch() will be asked for in a row (a reader that prefetches
         across them wants to know)."""

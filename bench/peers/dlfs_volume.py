@@ -20,6 +20,8 @@ class DlfsChunk(Peer):
     requirements = ("dlfs",)
     modules = ("dlfs",)
 
+    prefetches_across_epochs = True
+
     mode = "chunk"
     resident = False
     rank, ranks = 0, 1

@@ -15,6 +15,7 @@ class LitData(Peer):
     mixing = "buffer"
     requirements = ("litdata", "torch")
     modules = ("torch.utils.data", "litdata")
+    workers = 0
 
     @classmethod
     def prepare(cls, source: Source, out: Path) -> None:
@@ -31,10 +32,17 @@ class LitData(Peer):
         import litdata
 
         self.dataset = litdata.StreamingDataset(str(self.out), shuffle=True, drop_last=False)
-        self.loader = litdata.StreamingDataLoader(self.dataset, batch_size=self.batch, collate_fn=identity)
+        self.loader = litdata.StreamingDataLoader(self.dataset, batch_size=self.batch, num_workers=self.workers, collate_fn=identity)
 
     def epoch(self, seed: int) -> Iterator[list[bytes]]:
         return iter(self.loader)  # the loader counts the epochs and shuffles each anew
 
 
-PEERS = (LitData,)
+class LitData2(LitData):
+    key = "litdata-2"
+    name = "LitData, 2 workers"
+    prepared_by = "litdata"
+    workers = 2
+
+
+PEERS = (LitData, LitData2)

@@ -18,6 +18,7 @@ class MosaicStreaming(Peer):
     mixing = "buffer"
     requirements = ("mosaicml-streaming", "torch")
     modules = ("torch.utils.data", "streaming")
+    workers = 0
 
     @classmethod
     def missing(cls) -> str | None:
@@ -40,7 +41,7 @@ class MosaicStreaming(Peer):
         logging.getLogger("streaming").setLevel(logging.ERROR)
         streaming.base.util.clean_stale_shared_memory()
         self.dataset = streaming.StreamingDataset(local=str(self.out), shuffle=True, batch_size=self.batch)
-        self.loader = DataLoader(self.dataset, batch_size=self.batch, collate_fn=data_of)
+        self.loader = DataLoader(self.dataset, batch_size=self.batch, num_workers=self.workers, collate_fn=data_of)
 
     def epoch(self, seed: int) -> Iterator[list[bytes]]:
         return iter(self.loader)  # the data set counts the epochs and shuffles each anew
@@ -50,4 +51,11 @@ def data_of(samples: list[dict[str, bytes]]) -> list[bytes]:
     return [sample["data"] for sample in samples]
 
 
-PEERS = (MosaicStreaming,)
+class MosaicStreaming2(MosaicStreaming):
+    key = "streaming-2"
+    name = "MosaicML Streaming, 2 workers"
+    prepared_by = "streaming"
+    workers = 2
+
+
+PEERS = (MosaicStreaming, MosaicStreaming2)

@@ -15,6 +15,7 @@ class WebDataset(Peer):
     mixing = "buffer"
     requirements = ("webdataset",)
     modules = ("webdataset",)
+    workers = 0
 
     @classmethod
     def prepare(cls, source: Source, out: Path) -> None:
@@ -32,7 +33,18 @@ class WebDataset(Peer):
 
         pipeline = webdataset.WebDataset(self.shards, shardshuffle=100, seed=seed).shuffle(1000, seed=seed).to_tuple("bin")
         batches = pipeline.batched(self.batch, collation_fn=None)
+        if self.workers:  # each takes whole shards, and makes batches of its own
+            batches = webdataset.WebLoader(batches, batch_size=None, num_workers=self.workers)
         return ([sample for (sample,) in batch] for batch in batches)
 
 
-PEERS = (WebDataset,)
+class WebDataset2(WebDataset):
+    key = "webdataset-2"
+    name = "WebDataset, 2 workers"
+    requirements = ("webdataset", "torch")
+    modules = ("webdataset", "torch.utils.data")
+    prepared_by = "webdataset"
+    workers = 2
+
+
+PEERS = (WebDataset, WebDataset2)
