@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
-from .base import Peer, Source, identity
+from .base import Peer, Source
 
 
 class LitData(Peer):
@@ -32,10 +32,15 @@ class LitData(Peer):
         import litdata
 
         self.dataset = litdata.StreamingDataset(str(self.out), shuffle=True, drop_last=False)
-        self.loader = litdata.StreamingDataLoader(self.dataset, batch_size=self.batch, num_workers=self.workers, collate_fn=identity)
+        self.loader = litdata.StreamingDataLoader(self.dataset, batch_size=self.batch, num_workers=self.workers, collate_fn=copies)
 
     def epoch(self, seed: int) -> Iterator[list[bytes]]:
         return iter(self.loader)  # the loader counts the epochs and shuffles each anew
+
+
+def copies(samples: list[memoryview]) -> list[bytes]:
+    """Its samples are views of a mapped file, whose bytes need not be in memory yet."""
+    return [bytes(sample) for sample in samples]
 
 
 class LitData2(LitData):
