@@ -28,6 +28,7 @@ class ProbeError(Exception):
 
 def probe(name: str, **arguments: Any) -> dict[str, Any]:
     """Runs one in a process of its own, on the last core where there are several. Raises ProbeError."""
+    measure.touch_memory()
     try:
         done = subprocess.run([sys.executable, str(PROBE), name, json.dumps(arguments)], capture_output=True, text=True, timeout=DEADLINE_S)
     except subprocess.TimeoutExpired:
@@ -96,6 +97,7 @@ class Probes:
             probe("pack", url=url, count=self.count, size=4096)
             for _ in self.rounds:
                 options = ("--depth", "128", "--cache", str(max(32 * MIB, cache)), "--seconds", f"{self.seconds:g}")
+                measure.touch_memory()
                 ours = device.dlfs_bench(self.plan.dlfs, url, "full", *options)
                 raw = device.dlfs_device(self.plan.dlfs, url, 4096, 128, self.seconds)
                 iops.append(ours["samples_per_s"] / raw["iops"])

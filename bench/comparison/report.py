@@ -241,6 +241,8 @@ def method_section(results: dict[str, Any]) -> str:
 reckoned at the rate of what followed the first batch.</li>
 <li>Cold: {esc(results["cache"])}. Warm: every file was read into the page cache, and an epoch drawn before the one that counts. DLFS reads with O_DIRECT and passes the page cache by, so that its default is the same cold and warm apart from
 its own cache of 256 MiB (what lies there is handed out as views, without a copy, so that its bytes/s can exceed those of the memory); whoever has the memory gives it to <code>cache_bytes</code>, and that is the line "cache_bytes = data set".</li>
+<li>Before each measurement 640 MiB of memory are taken, written to and given back, so that whoever is measured gets pages that the machine has: virtual machines return idle memory to their hosts, and
+the first touch of such a page is 20 times as dear.</li>
 <li>The same work: in an epoch that is not timed, the BLAKE2b digests of all delivered samples are added up and distinct ones counted, and compared with those of the source: {good} of {len(checks)} agree.</li>
 <li>CPU: user and system time of the process, its threads and its workers. Memory: anonymous, shared and huge pages of the same (mapped files do not count), looked at every 50 ms.</li>
 </ul>
