@@ -52,6 +52,6 @@ def test_the_architecture_maps_every_module():
 
 def test_no_source_file_is_longer_than_800_lines():
     for path in ROOT.glob("**/*"):
-        if path.suffix in {".cc", ".h", ".hpp", ".py", ".c"} and not {"build", ".venv", ".cache"} & set(path.relative_to(ROOT).parts):
+        if path.suffix in {".cc", ".h", ".hpp", ".py", ".c"} and not {"build", ".venv", ".venv-bench", ".cache"} & set(path.relative_to(ROOT).parts):
             lines = len(path.read_text(errors="replace").splitlines())
             assert lines <= 800, f"{path.relative_to(ROOT)} has {lines} lines"

@@ -135,7 +135,7 @@ def finish(started: Started) -> dict[str, Any]:
             drop_caches([job.out])
         elif job.state == "warm":
             fill_cache(job.out)
-        if job.state != "prepare":
+        if job.state != "prepare" and not job.keep_cache:
             touch_memory()
         started.go()
     except BaseException:
@@ -263,7 +263,7 @@ def run_ranks(jobs: list[Job]) -> dict[str, Any]:
             started.append(Started(job))
         if not jobs[0].keep_cache:
             drop_caches([jobs[0].out])
-        touch_memory()
+            touch_memory()
         if time.time() > begin:
             raise MeasureError("the ranks did not start in time")
         for each in started:

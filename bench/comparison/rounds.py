@@ -191,7 +191,7 @@ class SetRun:
     def _native(self, number: int, mode: str) -> None:
         if not self.plan.keep_cache:
             measure.drop_caches([self.volume.parent])
-        measure.touch_memory()
+            measure.touch_memory()
         try:
             out = device.dlfs_bench(self.plan.dlfs, self.volume, mode)
         except device.ToolError as error:
