@@ -47,16 +47,18 @@ def free_port() -> int:
 
 
 class Machine:
-    """One boot. Port 4420 of the guest is 127.0.0.1:port here; packets of its network card go into `capture`."""
+    """One boot. Port 4420 of the guest is 127.0.0.1:port here; packets of its network card go into `capture`; `parameters` are for its kernel.
+    With `tap`, a tap interface that has the address GUEST_HOST, it is on that instead, and no port is forwarded."""
 
-    def __init__(self, directory: pathlib.Path, capture: pathlib.Path | None = None):
+    def __init__(self, directory: pathlib.Path, capture: pathlib.Path | None = None, parameters: str = "", tap: str | None = None):
         self.port = free_port()
         self.log: list[str] = []
+        network = f"tap,id=n0,ifname={tap},script=no,downscript=no" if tap else f"user,id=n0,hostfwd=tcp:127.0.0.1:{self.port}-:4420"
         dump = ["-object", f"filter-dump,id=dump,netdev=n0,file={capture}"] if capture else []
         self.process = subprocess.Popen(
             ["qemu-system-x86_64", "-M", "q35", "-accel", "tcg,thread=multi", "-cpu", "max", "-smp", "2", "-m", "1024", "-nographic",
              "-no-reboot", "-nodefaults", "-serial", "stdio", "-kernel", directory / "vmlinuz", "-initrd", directory / "initrd.cpio",
-             "-append", "console=ttyS0 quiet panic=-1 mitigations=off", "-netdev", f"user,id=n0,hostfwd=tcp:127.0.0.1:{self.port}-:4420",
+             "-append", f"console=ttyS0 quiet panic=-1 mitigations=off {parameters}", "-netdev", network,
              "-device", "virtio-net-pci,netdev=n0", *dump],
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace")
         self.lines: queue.Queue[str | None] = queue.Queue()
