@@ -268,7 +268,7 @@ def environment(arguments: argparse.Namespace, guest: machines.Machine) -> dict[
 def kvm_text() -> str:
     if not os.path.exists("/dev/kvm"):
         return "not available: there is no /dev/kvm"
-    return "not used: /dev/kvm is there, but the machine of the interoperability tests is emulated, since KVM within a virtual machine often cannot start a stock kernel"
+    return "not used: /dev/kvm is there, but the machine of the interoperability tests is always emulated"
 
 
 def distortions(network: str) -> str:
