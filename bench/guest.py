@@ -64,14 +64,14 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--sizes", help="bytes a sample, separated by commas (default: 512 to 1048576)")
     parser.add_argument("--most-samples", type=int, default=1 << 30, help="the most samples of a size")
     parser.add_argument("--rounds", type=int, help="interleaved repetitions (default: 3; --quick: 2)")
-    parser.add_argument("--seconds", type=float, help="when a reader of Ext4 stops within an epoch (default: 3; --quick: 1); DLFS reads whole epochs for a third of it or longer")
+    parser.add_argument("--seconds", type=float, help="when a reader of Ext4 stops within an epoch (default: 2; --quick: 1); DLFS reads whole epochs for half of it or longer")
     parser.add_argument("--network", choices=["tap", "user"], help="the guest's network card: on a tap interface in a network namespace of its own, or on QEMU's user-mode TCP (default: tap where it can be had)")
     parser.add_argument("--work", type=pathlib.Path, help="where the namespaces lie while it runs (default: a new folder in /dev/shm)")
     parser.add_argument("--inside", action="store_true", help=argparse.SUPPRESS)  # already in a network namespace with a tap
     arguments = parser.parse_args()
     arguments.sizes = [int(size) for size in arguments.sizes.split(",")] if arguments.sizes else QUICK_SIZES if arguments.quick else list(COUNTS)
     arguments.rounds = arguments.rounds or (2 if arguments.quick else 3)
-    arguments.seconds = arguments.seconds or (1.0 if arguments.quick else 3.0)
+    arguments.seconds = arguments.seconds or (1.0 if arguments.quick else 2.0)
     unknown = [size for size in arguments.sizes if size not in COUNTS]
     if unknown:
         parser.error(f"--sizes: there are {', '.join(map(str, COUNTS))}, not {unknown[0]}")
@@ -159,7 +159,7 @@ class Space:
         blocks = self.count * (-(-self.size // 4096) + 1) + self.count * self.size // 4096
         path = os.environ.get("PATH", "") + ":/usr/sbin:/sbin"
         subprocess.run(["mke2fs", "-q", "-t", "ext4", "-b", "4096", "-N", str(self.count + 1000), "-E", "lazy_itable_init=0,lazy_journal_init=0",
-                        "-d", source, self.image, str(blocks + 12000)], check=True, env={**os.environ, "PATH": path}, stderr=subprocess.DEVNULL)  # fmt: skip
+                        "-d", source, self.image, str(blocks + 12000)], check=True, env={**os.environ, "PATH": path}, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)  # fmt: skip
         shutil.rmtree(source)
 
     def shape(self) -> list[str]:
@@ -212,7 +212,7 @@ class Run:
 
     def _volume(self, space: Space, reader: str, queues: int, number: int) -> str:
         url = f"{self._url(space.volume_id)}&queues={queues}"
-        return f"{DLFS[reader]} {shlex.quote(url)} --seconds {self.arguments.seconds / 3:.3f} --seed {number + 1}"
+        return f"{DLFS[reader]} {shlex.quote(url)} --seconds {self.arguments.seconds / 2:.3f} --seed {number + 1}"
 
     def _url(self, namespace: int) -> str:
         return f"nvme-tcp://{machines.GUEST_HOST}:{self.serve.port}/{self.serve.nqn}?nsid={namespace}"
@@ -234,7 +234,7 @@ class Run:
     def _raw(self, device: str, queues: int) -> None:
         """What each initiator gets from the largest namespace without a file system."""
         space = max(self.spaces, key=lambda each: each.image.stat().st_size)
-        seconds = max(0.5, self.arguments.seconds / 3)
+        seconds = max(0.5, self.arguments.seconds / 2)
         for size, depth in ((4 * KIB, 128), (256 * KIB, 32)):
             output = self.guest.run(f"/opt/dlfs bench device {shlex.quote(self._url(space.ext4_id))} --size {size} --depth {depth} --queues {queues} --seconds {seconds} --json", COMMAND_S)
             ours = json.loads(output[output.index("{"):])["iops"]

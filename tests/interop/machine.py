@@ -10,6 +10,7 @@ import shutil
 import signal
 import socket
 import subprocess
+import tempfile
 import threading
 import time
 
@@ -153,13 +154,16 @@ class Serve:
     """`dlfs serve` on loopback."""
 
     def __init__(self, dlfs: str, *arguments: str, listen: str = "127.0.0.1:0"):
-        self.process = subprocess.Popen([dlfs, "serve", "--listen", listen, "-v", *arguments], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        self.told = tempfile.TemporaryFile("w+")  # not a pipe: nobody reads it meanwhile, and a full one would stop the target
+        self.process = subprocess.Popen([dlfs, "serve", "--listen", listen, "-v", *arguments], stdout=subprocess.PIPE, stderr=self.told, text=True)
         self.urls = []
         for line in self.process.stdout:
             if line.strip() == "ready":
                 break
             self.urls.append(line.strip())
-        assert self.urls, f"dlfs serve did not start: {self.process.stderr.read()}"
+        if not self.urls:
+            self.told.seek(0)
+            raise AssertionError(f"dlfs serve did not start: {self.told.read()}")
         self.port = int(re.search(r":(\d+)/", self.urls[0]).group(1))
         self.nqn = re.search(r"/(nqn[^?]*)", self.urls[0]).group(1)
 
@@ -169,5 +173,5 @@ class Serve:
             self.process.send_signal(how)
         code = self.process.wait(timeout=60)
         self.process.stdout.close()
-        self.process.stderr.close()
+        self.told.close()
         return code
