@@ -14,9 +14,9 @@ struct Options {
   std::string what, where;  // the reader, and its folder, file or URL
   std::string packed;       // make: the file with all samples
   std::uint64_t count = 0, bytes = 0, seed = 1, threads = 1;
-  std::uint64_t align = 0;    // packed: reads past the page cache, in whole blocks of so many bytes; 0: through it
-  double seconds = 0;         // a reader of Ext4 stops then; a reader of a volume begins no further epoch
-  std::uint64_t cache = 256;  // MiB
+  std::uint64_t align = 0;  // packed: reads past the page cache, in whole blocks of so many bytes; 0: through it
+  double seconds = 0;       // a reader of Ext4 stops then; a reader of a volume begins no further epoch
+  std::uint64_t cache = 0;  // MiB for a volume; 0: what DLFS takes by itself
   bool verify = true;
 };
 
