@@ -281,10 +281,10 @@ Result<int> run_advise(const Volume& volume, const BenchOptions& options, bool j
 }
 
 Result<int> run(const BenchOptions& options, bool json) {
-  catch_interrupts();
   MountOptions mount;
   mount.direct = !options.no_direct;
   DLFS_TRY_ASSIGN(const Volume volume, Volume::mount(options.url, mount));
+  catch_interrupts();  // until here a signal ends it at once: there is nothing to clean up
   if (options.advise) return run_advise(volume, options, json);
   Measured measured;
   {

@@ -290,9 +290,9 @@ Result<std::string> url_with_queues(const DeviceBench& options) {
 }
 
 Result<int> run(const DeviceBench& options, bool json) {
-  catch_interrupts();
   DLFS_TRY_ASSIGN(const std::string url, url_with_queues(options));
   DLFS_TRY_ASSIGN(const auto device, block::open_device(url, {.write = options.write, .queue_depth = options.depth}));
+  catch_interrupts();  // until here a signal ends it at once: there is nothing to clean up
   DLFS_TRY(check(options, device->geometry()));
   DLFS_TRY(guard_contents(*device, options));
   DLFS_TRY_ASSIGN(base::Arena memory, base::Arena::create(options.size_bytes * options.depth));

@@ -171,8 +171,8 @@ class Export {
 };
 
 Result<int> run(const ExportOptions& options, bool json) {
-  catch_interrupts();
   DLFS_TRY_ASSIGN(const Volume volume, Volume::mount(options.url));
+  catch_interrupts();  // until here a signal ends it at once: there is nothing to clean up
   DLFS_TRY_ASSIGN(const std::size_t field, field_index(volume.schema(), options.field));
   DLFS_TRY_ASSIGN(ExportTree tree, ExportTree::open(options.folder, options.force));
   std::uint64_t samples = 0, bytes = 0, left_out = 0;

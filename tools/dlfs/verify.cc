@@ -51,9 +51,9 @@ void write_summary(Output& out, const Volume::VerifyReport& report, double elaps
 }
 
 Result<int> run(const std::string& url, bool quiet, bool json) {
-  catch_interrupts();
   const auto start = std::chrono::steady_clock::now();
   DLFS_TRY_ASSIGN(const Volume volume, Volume::mount(url));
+  catch_interrupts();  // until here a signal ends it at once: there is nothing to clean up
   Progress progress("verifying", quiet || json);
   Output out;
   bool first = true;
