@@ -51,7 +51,8 @@ class Writer:
         seed: of that placement.
         names: True or False: every sample has a name or none has; None: as the first sample.
         attributes: facts to keep with the data set, for example ``{"classes": ["cat", "dog"]}``.
-        chunk_bytes: a power of two, 64 KiB to 16 MiB.
+        chunk_bytes: a power of two, 64 KiB to 16 MiB. 1 MiB wastes less room with samples of 30 to 500 KiB, 64 KiB with
+            larger ones.
         pool_bytes: memory for the placement.
 
     Values are checked, and neither cut nor promoted: a misfit is a :class:`dlfs.SchemaError` that names sample and field.
