@@ -13,7 +13,7 @@ class DlfsChunk(Peer):
     key = "dlfs-chunk"
     name = "DLFS, chunk"
     shuffle = (
-        "Samples are placed at random when they are packed; each epoch takes all 256 KiB chunks in random order, mixed from 240 lanes, "
+        "Samples are placed at random when they are packed; each epoch takes all chunks (256 KiB of them for small samples) in random order, mixed from 240 lanes, "
         "and shuffles the samples within a lane's window."
     )
     mixing = "buffer"
@@ -30,7 +30,9 @@ class DlfsChunk(Peer):
     def prepare(cls, source: Source, out: Path) -> None:
         import dlfs
 
-        with dlfs.Writer(out / "set.dlfs", "data: bytes", names=False) as writer:
+        mean = sum(source.sizes) / len(source)  # as docs/python.md says, and dlfs pack does by itself
+        chunk_bytes = 256 << 10 if mean <= 30 << 10 else 1 << 20 if mean <= 500 << 10 else 64 << 10
+        with dlfs.Writer(out / "set.dlfs", "data: bytes", names=False, chunk_bytes=chunk_bytes) as writer:
             for sample in source:
                 writer.write({"data": sample})
 
@@ -39,9 +41,9 @@ class DlfsChunk(Peer):
 
         self.volume = dlfs.mount(self.out / "set.dlfs")
         self.batches = None
-        # A user whose data set fits in memory gives the reader that memory; the default is 256 MiB.
+        # A user whose data set fits in memory gives the reader that memory; the default (0) is 256 MiB, or more for large batches.
         wanted = os.path.getsize(self.out / "set.dlfs") * 5 // 4 + (64 << 20)
-        self.cache_bytes = max(256 << 20, wanted) if self.resident else 256 << 20
+        self.cache_bytes = max(256 << 20, wanted) if self.resident else 0
 
     def epoch(self, seed: int) -> Iterator[list[memoryview]]:
         if self.batches is None:  # it goes on to the following epochs by itself
