@@ -13,8 +13,8 @@ class DlfsChunk(Peer):
     key = "dlfs-chunk"
     name = "DLFS, chunk"
     shuffle = (
-        "Samples are placed at random when they are packed; each epoch takes all chunks (256 KiB of them for small samples) in random order, mixed from 240 lanes, "
-        "and shuffles the samples within a lane's window."
+        "Samples are placed at random when they are packed; each epoch takes all chunks (of 256 KiB with small samples) in random order, "
+        "mixed from 240 lanes, and shuffles the samples within a lane's window."
     )
     mixing = "buffer"
     requirements = ("dlfs",)
