@@ -47,7 +47,7 @@ def draw(url: str, mode: str, verify: bool, seconds: float, cache_bytes: int = 2
 def paced(url: str, rate: float, seconds: float) -> dict[str, Any]:
     """A consumer that wants `rate` samples/s: which part of a core all of the process takes."""
     volume = dlfs.mount(url)
-    batches = volume.batches(256, shuffle="chunk", seed=1, epochs=None, cache_bytes=64 * MIB)
+    batches = volume.batches(256, shuffle="chunk", seed=1, epochs=None)
     next(batches)
     time.sleep(0.5)
     cpu, begin, number = cpu_seconds(), time.perf_counter(), 0

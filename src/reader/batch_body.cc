@@ -9,6 +9,13 @@
 namespace dlfs::reader {
 namespace {
 
+// Records lie anywhere in the cache, and processors see where a copy goes only page by page: half of the time of
+// copying 4 KiB samples together was waiting for their first lines.
+void prefetch(layout::FieldValue bytes) noexcept {
+  constexpr std::size_t kLine = 64, kMost = 4096;
+  for (std::size_t at = 0; at < std::min(bytes.size(), kMost); at += kLine) __builtin_prefetch(bytes.data() + at);
+}
+
 void locate_record(const layout::RecordLayout& layout, const RecordView& view, SampleId id,
                    std::span<layout::FieldValue> fields) {
   const std::span record(view.data, view.length);
@@ -48,6 +55,7 @@ std::uint64_t gather_field(const BatchBody& body, std::size_t field_count, std::
   std::byte* to = into.data();
   for (std::size_t i = 0; i < body.size(); ++i) {
     const layout::FieldValue bytes = value(i);
+    if (i + 1 < body.size()) prefetch(value(i + 1));
     if (bytes.empty()) continue;
     std::memcpy(to, bytes.data(), bytes.size());
     to += bytes.size();
