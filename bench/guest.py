@@ -37,7 +37,7 @@ sys.path.insert(0, str(ROOT / "tests/interop"))
 import machine as machines  # noqa: E402
 
 KIB, MIB = 1 << 10, 1 << 20
-COUNTS = {512: 16384, KIB: 16384, 4 * KIB: 8192, 16 * KIB: 2048, 128 * KIB: 256, MIB: 48}
+COUNTS = {512: 32768, KIB: 32768, 4 * KIB: 24576, 16 * KIB: 4096, 128 * KIB: 512, MIB: 48}
 QUICK_SIZES = [512, 4 * KIB, 128 * KIB]
 EXT4 = {"ext4 files": "files /mnt/f", "ext4 files x8": "files /mnt/f --threads 8", "ext4 packed": "packed /mnt/packed", "ext4 packed direct": "packed /mnt/packed --align 4096"}
 DLFS = {"dlfs chunk": "chunk", "dlfs full": "full"}
