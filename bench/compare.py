@@ -12,7 +12,6 @@ import json
 import shutil
 import sys
 import time
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -42,7 +41,7 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--rounds", type=int, help="interleaved repetitions (default: 3; --quick: 1)")
     parser.add_argument("--seconds", type=float, help="the most that one measurement takes; slower peers draw part of an epoch (default: 2; --quick: 0.5)")
     parser.add_argument("--set-mib", type=int, help="the most that one data set takes, in MiB (default: 1024; --quick: 128)")
-    parser.add_argument("--most-samples", type=int, help="the most samples of a data set")
+    parser.add_argument("--most-samples", type=int, help="the most samples of a data set (default: 1048576; --quick: 100000)")
     parser.add_argument("--opening-samples", type=int, help="samples of the set that is only opened (default: 1000000; --quick: 50000)")
     parser.add_argument("--work", type=Path, default=plans.ROOT / "build/bench/work", help="where the data sets lie: on the device to measure (default: build/bench/work)")
     parser.add_argument("--out", type=Path, default=plans.ROOT / "build/bench", help="where compare.json and report.html go (default: build/bench)")
@@ -66,9 +65,7 @@ def choose(text: str | None, known: list[str], default: list[str], what: str) ->
 def make_plan(arguments: argparse.Namespace) -> plans.Plan:
     quick = arguments.quick
     set_bytes = arguments.set_mib * (1 << 20) if arguments.set_mib else plans.QUICK_BYTES if quick else plans.FULL_BYTES
-    sets = plans.known_sets(set_bytes, quick)
-    if arguments.most_samples:
-        sets = {name: replace(each, count=min(each.count, arguments.most_samples)) for name, each in sets.items()}
+    sets = plans.known_sets(set_bytes, quick, arguments.most_samples)
     names = choose(arguments.sets, list(sets), list(plans.QUICK_SETS) if quick else list(sets), "data set")
     every = list(all_peers())
     usual = [key for key in every if not (quick and key in plans.QUICK_LEAVES_OUT)]

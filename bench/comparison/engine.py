@@ -137,4 +137,7 @@ class Probes:
                 measure.drop_caches([self.folder])
             times.append(probe("first", url=str(volume))["seconds"])
         what = f"mount and first batch, {count / 1e6:g} million samples, cold"
-        return [row(what, "under 1.5 s" if count == 10_000_000 else "for information", times, lambda s: s < 1.5, "{:.2f} s")]
+        line = row(what, "under 1.5 s", times, lambda s: s < 1.5, "{:.2f} s")
+        if count < 10_000_000:
+            line |= {"wanted": "for information", "reached": None}
+        return [line]

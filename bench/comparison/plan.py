@@ -39,15 +39,15 @@ def find_archive() -> Path | None:
     return path if path.exists() else None
 
 
-def known_sets(set_bytes: int, quick: bool) -> dict[str, SetSpec]:
-    """Every data set by name, of at most set_bytes bytes and 2 million samples."""
-    most = 100_000 if quick else 2_000_000
+def known_sets(set_bytes: int, quick: bool, most: int | None = None) -> dict[str, SetSpec]:
+    """Every data set by name, of at most set_bytes bytes and `most` samples."""
+    most = most or (100_000 if quick else 1 << 20)
 
     def of(size: int) -> int:
         return max(16, min(most, set_bytes // size))
 
     sizes = {"512B": 512, "4KiB": 4 * KIB, "16KiB": 16 * KIB, "128KiB": 128 * KIB, "1MiB": MIB, "3MiB": 3 * MIB}
-    found = {"jpeg": SetSpec("jpeg", "CIFAR-10 as JPEG files (mean 921 B)", -1, 60_000)}
+    found = {"jpeg": SetSpec("jpeg", "CIFAR-10 as JPEG files (mean 921 B)", -1, min(most, 60_000))}
     for name, size in sizes.items():
         found[name] = SetSpec(name, f"{name.replace('KiB', ' KiB').replace('MiB', ' MiB').replace('512B', '512 B')}", size, of(size))
     found["lognormal"] = SetSpec("lognormal", "log-normal, mean 110 KiB", 0, of(LOGNORMAL_MEAN))
