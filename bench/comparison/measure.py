@@ -22,6 +22,7 @@ from . import worker
 WORKER = Path(worker.__file__)
 START_DEADLINE_S = 180
 POLL_S = 0.05
+GROUP = 8  # workers that are started together
 TOUCH_BYTES = 640 << 20
 
 
@@ -46,7 +47,7 @@ class Job:
 
     def text(self) -> str:
         spec = {"peer": self.peer, "out": str(self.out), "state": self.state, "seed": self.seed, "batch": self.batch}
-        return json.dumps({**spec, "seconds": self.seconds, **self.extra})
+        return json.dumps({**spec, "seconds": self.seconds, "deadline_s": START_DEADLINE_S + GROUP * self.deadline_s, **self.extra})
 
 
 class Started:
@@ -144,7 +145,7 @@ def finish(started: Started) -> dict[str, Any]:
     return started.result()
 
 
-def run_in_turn(jobs: list[Job], group: int = 8) -> Iterator[tuple[Job, dict[str, Any] | MeasureError]]:
+def run_in_turn(jobs: list[Job], group: int = GROUP) -> Iterator[tuple[Job, dict[str, Any] | MeasureError]]:
     """The jobs one after the other; only the imports of a group's workers overlap, before its first measurement. Dropping the page
     cache then makes nobody read its packages anew, and what still waits costs no time of a processor."""
     for begin in range(0, len(jobs), group):

@@ -6,6 +6,7 @@ from __future__ import annotations
 import json
 import os
 import resource
+import signal
 import sys
 import time
 from collections.abc import Iterator, Sequence
@@ -136,6 +137,7 @@ def check(peer: Peer, spec: dict) -> dict:
 
 def main() -> int:
     spec = json.loads(sys.argv[1])
+    signal.alarm(int(spec["deadline_s"]))  # ends it should it hang when whoever runs it is gone
     # The answer goes to the descriptor given; packages may print what they like.
     answer = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)
