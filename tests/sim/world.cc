@@ -68,6 +68,7 @@ void World::end(const std::string& why) const {
   for (const std::string& line : log_) std::printf("  %s\n", line.c_str());
   std::printf("again: %s\n", again_.c_str());
   std::fflush(stdout);
+  if (ending) ending();
   std::_Exit(1);
 }
 

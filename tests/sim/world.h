@@ -42,6 +42,8 @@ class World {
     std::function<std::uint64_t()> next_ns;
   };
   std::vector<Actor*> actors;
+  // How the process ends once a failure has been told. A fuzzer wants a signal, so that its input is kept.
+  std::function<void()> ending;
 
   void pass(std::uint64_t ns) noexcept { now_ns_ += ns; }  // work takes time
   // Lets the world go on until `done` or `until_ns`. The clock moves only here and in pass().
