@@ -54,7 +54,8 @@ void fill_host_identity(NvmeTcpUrl& url, std::string_view etc = "/etc");
 // and path.
 //
 // Failed requests complete with nvme_status and an errno: EIO (media, DNR), EROFS (write protected), ENODEV (no path
-// for ctrl_loss_timeout: Code::kDeviceLost), ESTALE (the namespace is gone, has another capacity, block size or
+// for ctrl_loss_timeout: Code::kDeviceLost), ETIMEDOUT (not answered three times, or tried for ctrl_loss_timeout and
+// io_timeout together while paths broke under it), ESTALE (the namespace is gone, has another capacity, block size or
 // identity than when it was opened: Code::kDeviceLost, and so for every later request), ENOSPC. completion_error() has
 // the sentence for each.
 Result<std::unique_ptr<BlockDevice>> open_nvme_tcp_device(const NvmeTcpUrl& url, const OpenOptions& options,

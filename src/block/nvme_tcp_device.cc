@@ -154,7 +154,8 @@ void NvmeTcpDevice::describe_device(const NvmePath& path, const OpenOptions& opt
                .max_in_flight = most,
                .read_only = !(options.write || options.create) || space_.identity.write_protected,
                .growable = false,
-               .patience = url_.ctrl_loss_timeout + url_.io_timeout};
+               // Waiting for a path, trying (see tried_until_ns), and the last attempt.
+               .patience = 2 * (url_.ctrl_loss_timeout + url_.io_timeout)};
   wholes_.resize(geometry_.max_in_flight);
   for (std::uint32_t i = geometry_.max_in_flight; i-- > 0;) free_wholes_.push_back(i);
   done_.reserve(geometry_.max_in_flight);
@@ -201,7 +202,8 @@ void NvmeTcpDevice::arm(std::uint64_t now_ns) {
   for (const std::uint32_t index : retries_) {
     std::uint64_t at_ns = pieces_[index].not_before_ns;
     if (writes(pieces_[index])) at_ns = std::max(at_ns, writes_held_until_ns_);
-    if (at_ns > now_ns) next_ns = std::min(next_ns, at_ns);  // else it waits for room or a path, not for time
+    if (at_ns <= now_ns) at_ns = kNever;  // it waits for room or a path, not for time
+    next_ns = std::min({next_ns, at_ns, tried_until_ns(pieces_[index])});
   }
   if (no_path_since_ns_ != 0 && (!pending_.empty() || !retries_.empty())) {
     next_ns = std::min(next_ns, now_ns + ns(url_.ctrl_loss_timeout) / 8 + 1'000'000);
@@ -226,7 +228,12 @@ void NvmeTcpDevice::turn(std::uint64_t now_ns) {
   const std::uint64_t away_ns = last_turn_ns_ == 0 ? 0 : now_ns - last_turn_ns_;
   const bool stale = keep_alive_ns > 0 && away_ns > keep_alive_ns * 3 / 4;
   was_away_ = away_ns > ns(url_.io_timeout) / 2;
-  if (was_away_ && no_path_since_ns_ != 0) no_path_since_ns_ += away_ns;
+  if (was_away_) {
+    if (no_path_since_ns_ != 0) no_path_since_ns_ += away_ns;
+    for (Piece& piece : pieces_) {
+      if (piece.first_sent_ns != 0) piece.first_sent_ns += away_ns;
+    }
+  }
   last_turn_ns_ = now_ns;
   for (auto& path : paths_) {
     if (stale && path->live())
@@ -322,6 +329,7 @@ void NvmeTcpDevice::on_completion(NvmePath& path, const nvme::Completion& comple
   if (lost && !completion.from_controller) {
     const bool overdue = !was_away_ && now_ns >= piece.sent_ns + ns(url_.io_timeout);
     piece.sent_ns = 0;
+    piece.refusal = 0;
     if (overdue && ++piece.timeouts >= kMaxTimeouts) return fail_piece(index, ETIMEDOUT, 0);
     return retry(index, now_ns);
   }
@@ -339,6 +347,7 @@ void NvmeTcpDevice::on_refusal(std::uint32_t index, NvmePath& path, const Status
   if ((status.do_not_retry && !path_related(status.code)) || ++piece.attempts >= kMaxAttempts) {
     return fail_piece(index, errno_of(status, op), wire);
   }
+  piece.refusal = wire;
   std::uint64_t delay_ns = kRetryDelay_ns << (piece.attempts - 1);
   if (status.retry_delay != 0 && path.live()) {
     delay_ns = std::uint64_t{path.admin().controller().retry_delays_100ms[status.retry_delay - 1]} * 100'000'000;
@@ -351,6 +360,28 @@ void NvmeTcpDevice::retry(std::uint32_t index, std::uint64_t not_before_ns) {
   piece.not_before_ns = not_before_ns;
   if (wholes_[piece.whole].failed) return end_piece(index);
   retries_.push_back(index);
+}
+
+// A path that breaks under the same command again and again, or a controller that puts it off for hours, must not keep
+// its owner waiting for ever: after this time it is not tried again.
+std::uint64_t NvmeTcpDevice::tried_until_ns(const Piece& piece) const noexcept {
+  return piece.first_sent_ns + ns(url_.ctrl_loss_timeout + url_.io_timeout);
+}
+
+void NvmeTcpDevice::expire_retries(std::uint64_t now_ns) {
+  for (std::size_t i = 0; i < retries_.size();) {
+    const std::uint32_t index = retries_[i];
+    const Piece& piece = pieces_[index];
+    if (now_ns < tried_until_ns(piece)) {
+      ++i;
+      continue;
+    }
+    retries_[i] = retries_.back();
+    retries_.pop_back();
+    const Status status = nvme::decode_status(static_cast<std::uint16_t>(piece.refusal << 1));
+    fail_piece(index, piece.refusal == 0 ? ETIMEDOUT : errno_of(status, wholes_[piece.whole].request.op),
+               piece.refusal);
+  }
 }
 
 void NvmeTcpDevice::fail_piece(std::uint32_t index, int errno_value, std::uint16_t status) {
@@ -438,8 +469,13 @@ std::string NvmeTcpDevice::explain(const Completion& completion) const {
     return why;
   }
   if (completion.errno_value == ETIMEDOUT) {
-    return fmt::format("the controller did not answer within {} ms, {} times (io_timeout)", url_.io_timeout.count(),
-                       kMaxTimeouts);
+    std::string why = fmt::format(
+        "the controller did not answer within {} ms, {} times (io_timeout), or the connection broke under it for {} ms",
+        url_.io_timeout.count(), kMaxTimeouts, (url_.ctrl_loss_timeout + url_.io_timeout).count());
+    for (const auto& path : paths_) {
+      if (!path->error().message.empty()) why += fmt::format("; {}: {}", path->name(), path->error().message);
+    }
+    return why;
   }
   if (completion.nvme_status == 0) return {};
   return "the controller says: " +
@@ -518,6 +554,7 @@ std::size_t NvmeTcpDevice::poll(std::span<Completion> completions) noexcept {
 }
 
 void NvmeTcpDevice::issue(std::uint64_t now_ns) {
+  expire_retries(now_ns);
   if (!retries_.empty() && !issue_retries(now_ns)) return;
   while (!pending_.empty()) {
     const std::uint32_t number = pending_.front();
@@ -625,6 +662,7 @@ bool NvmeTcpDevice::issue_piece(std::uint32_t index, std::uint64_t now_ns) {
   }
   if (!queue->session.submit(command, now_ns)) return false;
   piece.sent_ns = now_ns;
+  if (piece.first_sent_ns == 0) piece.first_sent_ns = now_ns;
   piece.path = static_cast<std::uint16_t>(
       std::find_if(paths_.begin(), paths_.end(), [&](const auto& one) { return one.get() == path; }) - paths_.begin());
   queue->touched = true;

@@ -48,7 +48,9 @@ class NvmeTcpDevice final : public BlockDevice {
     std::uint32_t whole = 0, length_bytes = 0;
     std::byte* data = nullptr;
     std::uint64_t offset_bytes = 0, sent_ns = 0, not_before_ns = 0;
+    std::uint64_t first_sent_ns = 0;  // 0: never
     std::uint16_t path = 0;
+    std::uint16_t refusal = 0;  // the status of the last attempt; 0: it was lost
     std::uint8_t attempts = 0, timeouts = 0;
   };
   using Queue = NvmePath::Queue;
@@ -67,6 +69,8 @@ class NvmeTcpDevice final : public BlockDevice {
   void on_completion(NvmePath& path, const nvme::Completion& completion, bool lost, std::uint64_t now_ns);
   void on_refusal(std::uint32_t index, NvmePath& path, const nvme::Status& status, std::uint64_t now_ns);
   void retry(std::uint32_t index, std::uint64_t not_before_ns);
+  std::uint64_t tried_until_ns(const Piece& piece) const noexcept;
+  void expire_retries(std::uint64_t now_ns);
   void fail_piece(std::uint32_t index, int errno_value, std::uint16_t status);
   void end_piece(std::uint32_t index);
   void finish(std::uint32_t whole);
