@@ -49,12 +49,12 @@ class Run {
       DLFS_CHECK(server_->statistics().connections <= kMaxConnections);
     }
     const bool beside = (choice_ & 1u) != 0;
-    if (beside) serve_good_host();
+    if (beside) serve_good_host(false);
     for (Host& host : hosts_) host = {};
     const std::uint64_t gone_ns = world_.now_ns();
     world_.run(gone_ns + 5 * sim::kSecond, [&] { return server_->statistics().connections == 0; });
     DLFS_CHECK(server_->statistics().connections == 0 && server_->statistics().controllers == 0);
-    if (!beside) serve_good_host();
+    if (!beside) serve_good_host(true);
   }
 
  private:
@@ -345,8 +345,9 @@ class Run {
     }
   }
 
-  // One that keeps to the rules opens the namespace and reads all of it.
-  void serve_good_host() {
+  // One that keeps to the rules opens the namespace and reads all of it; alone, it also writes all of it before.
+  // (Beside hosts that hold all buffers and never send their data, a write has to wait for them.)
+  void serve_good_host(bool writes) {
     if (server_->statistics().connections + 2 > kMaxConnections) return;
     server_->set_ana_state(nvme::AnaState::kOptimized);
     block::NvmeTcpUrl url;
@@ -359,8 +360,10 @@ class Run {
     url.ctrl_loss_timeout = 2s;
     auto device = block::open_nvme_tcp_device(url, {.write = true, .queue_depth = 4}, network_);
     DLFS_CHECK(device.ok());
+    if (writes) DLFS_CHECK(block::write_all(**device, 0, fuzz::device_bytes()).ok() && block::flush(**device).ok());
     std::vector<std::byte> buffer(fuzz::kDeviceBytes);
     DLFS_CHECK(block::read_all(**device, 0, buffer).ok());
+    if (writes) DLFS_CHECK(fuzz::same(buffer, fuzz::device_bytes()));
     DLFS_CHECK((*device)->interruptions() == 0);
   }
 
