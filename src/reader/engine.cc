@@ -162,6 +162,7 @@ bool Engine::take_returned() {
 
 bool Engine::poll_device() {
   fetcher_.poll(now_, done_);
+  if (!done_.empty()) fetcher_.submit(now_);  // what waits in the queue: the device has work while this is verified
   for (const Fetched& fetched : done_) on_fetched(fetched);
   return !done_.empty();
 }
