@@ -30,7 +30,7 @@ struct ServerOptions {
   std::uint64_t max_memory_bytes = 256u << 20;  // of buffers for I/O; requests wait for them, and are never refused
   std::uint32_t max_queues = 64;                // I/O queues a controller
   std::uint32_t max_queue_entries = 256;        // 32 (hosts open admin queues of so many) to 1024
-  std::uint32_t device_depth = 256;  // requests in flight, a namespace and a poller
+  std::uint32_t device_depth = 256;             // requests in flight, a namespace and a poller
   bool allow_header_digest = true, allow_data_digest = true;
   std::chrono::milliseconds drain{5'000};  // stop(): for requests in flight and answers to leave
   nvme::AnaState ana = nvme::AnaState::kOptimized;
